@@ -1,0 +1,35 @@
+// The kinds of failure that the core can report (docs/errors.md has the whole list):
+//   std::invalid_argument  bad configuration; the text names the option, the value and what is permitted;
+//   isochron::Error        the environment refused (a file, a peer, a deadline); the job may go on;
+//   InvariantError         a defect in Isochron itself, raised by ISO_CHECK, which is always on.
+// An expected outcome is a return value, never an exception.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace isochron {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class InvariantError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+namespace detail {
+[[noreturn]] void fail_check(const char* condition, const char* file, int line, const std::string& message);
+}  // namespace detail
+
+}  // namespace isochron
+
+// `message` is evaluated only on failure, so it may build a string.
+#define ISO_CHECK(condition, message)                                            \
+  do {                                                                           \
+    if (!(condition)) [[unlikely]] {                                             \
+      ::isochron::detail::fail_check(#condition, __FILE__, __LINE__, (message)); \
+    }                                                                            \
+  } while (false)

@@ -1,0 +1,166 @@
+#include "isochron/core/state.h"
+
+#include <charconv>
+#include <stdexcept>
+
+#include "isochron/core/error.h"
+
+namespace isochron {
+namespace {
+
+// A line is `n NAME NUMBER...` or `w NAME TEXT`, the text with its line feeds and backslashes escaped.
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\\') {
+      result += "\\\\";
+    } else if (c == '\n') {
+      result += "\\n";
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+std::string unescaped(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 1 < text.size()) {
+      ++i;
+      result += text[i] == 'n' ? '\n' : text[i];
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+std::string_view take_word(std::string_view& rest) {
+  const std::size_t end = rest.find(' ');
+  const std::string_view word = rest.substr(0, end);
+  rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  return word;
+}
+
+void append_hex(std::string& text, double value) {
+  char buffer[40];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::hex).ptr;
+  text.append(buffer, end);
+}
+
+double parse_hex(std::string_view word, const std::string& where) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, std::chars_format::hex);
+  if (error != std::errc{} || end != word.data() + word.size()) {
+    throw std::invalid_argument(where + ": '" + std::string(word) + "' is not a hexadecimal number");
+  }
+  return value;
+}
+
+}  // namespace
+
+std::string State::serialize() const {
+  std::string text;
+  for (const auto& [name, values] : numbers) {
+    text += "n " + name;
+    for (const double value : values) {
+      text += ' ';
+      append_hex(text, value);
+    }
+    text += '\n';
+  }
+  for (const auto& [name, word] : words) {
+    text += "w " + name + ' ' + escaped(word) + '\n';
+  }
+  return text;
+}
+
+State State::parse(std::string_view text) {
+  State state;
+  for (int line_number = 1; !text.empty(); ++line_number) {
+    const std::string where = "state, line " + std::to_string(line_number);
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) {
+      throw std::invalid_argument(where + ": the text ends in the middle of a line");
+    }
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    const std::string_view type = take_word(line);
+    const std::string name(take_word(line));
+    if (type == "n") {
+      std::vector<double>& values = state.numbers[name];
+      while (!line.empty()) {
+        values.push_back(parse_hex(take_word(line), where));
+      }
+    } else if (type == "w") {
+      state.words[name] = unescaped(line);
+    } else {
+      throw std::invalid_argument(where + ": starts with '" + std::string(type) + "'; permitted: n, w");
+    }
+  }
+  return state;
+}
+
+StateExchange StateExchange::save(State& target) {
+  StateExchange exchange;
+  exchange.target_ = &target;
+  return exchange;
+}
+
+StateExchange StateExchange::restore(const State& source) {
+  StateExchange exchange;
+  exchange.source_ = &source;
+  return exchange;
+}
+
+void StateExchange::field(std::string_view name, double& value) {
+  std::vector<double> values{value};
+  field(name, values);
+  if (values.size() != 1) {
+    throw std::invalid_argument(
+        "state field " + prefix_ + std::string(name) + " has " + std::to_string(values.size()) +
+        " numbers; permitted: 1");
+  }
+  value = values.front();
+}
+
+void StateExchange::field(std::string_view name, bool& value) {
+  double number = value ? 1.0 : 0.0;
+  field(name, number);
+  value = number != 0.0;
+}
+
+void StateExchange::field(std::string_view name, std::string& value) {
+  const std::string full = prefix_ + std::string(name);
+  if (target_ != nullptr) {
+    target_->words[full] = value;
+    return;
+  }
+  const auto found = source_->words.find(full);
+  if (found == source_->words.end()) {
+    throw std::invalid_argument("state field " + full + " is missing");
+  }
+  value = found->second;
+}
+
+void StateExchange::field(std::string_view name, std::vector<double>& values) {
+  const std::string full = prefix_ + std::string(name);
+  if (target_ != nullptr) {
+    target_->numbers[full] = values;
+    return;
+  }
+  const auto found = source_->numbers.find(full);
+  if (found == source_->numbers.end()) {
+    throw std::invalid_argument("state field " + full + " is missing");
+  }
+  values = found->second;
+}
+
+double StateExchange::to_number(std::int64_t value) {
+  constexpr std::int64_t kExact = std::int64_t{1} << 53;
+  ISO_CHECK(value <= kExact && value >= -kExact, "a whole number beyond 2^53 does not fit a state field");
+  return static_cast<double>(value);
+}
+
+}  // namespace isochron

@@ -1,0 +1,57 @@
+#include "isochron/core/telemetry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+
+namespace isochron {
+namespace {
+
+double share_or_unknown(double value) {
+  return std::isfinite(value) ? std::clamp(value, 0.0, 1.0) : kUnknown;
+}
+
+Reading checked(const WorkerTelemetry& report) {
+  Reading reading{
+      .valid = report.batch > 0 && std::isfinite(report.seconds) && report.seconds > 0.0,
+      .batch = report.batch,
+      .seconds = report.seconds,
+      .cpu = share_or_unknown(report.cpu),
+      .memory = share_or_unknown(report.memory)};
+  if (!reading.valid) {
+    reading.batch = 0;
+    reading.seconds = kUnknown;
+  }
+  return reading;
+}
+
+}  // namespace
+
+std::vector<Reading> align(const StepTelemetry& telemetry, const Roster& roster) {
+  const std::size_t count = roster.workers.size();
+  std::vector<Reading> readings(count);
+  // The common case: one report per worker, in the roster's order.
+  const bool in_order =
+      telemetry.workers.size() == count &&
+      std::equal(
+          telemetry.workers.begin(),
+          telemetry.workers.end(),
+          roster.workers.begin(),
+          [](const WorkerTelemetry& report, const Worker& worker) { return report.worker == worker.id; });
+  if (in_order) {
+    std::transform(telemetry.workers.begin(), telemetry.workers.end(), readings.begin(), checked);
+    return readings;
+  }
+  std::unordered_map<WorkerId, std::size_t> place;
+  for (std::size_t i = 0; i < count; ++i) {
+    place.emplace(roster.workers[i].id, i);
+  }
+  for (const WorkerTelemetry& report : telemetry.workers) {
+    if (const auto found = place.find(report.worker); found != place.end()) {
+      readings[found->second] = checked(report);
+    }
+  }
+  return readings;
+}
+
+}  // namespace isochron

@@ -1,0 +1,41 @@
+// What the workers report of a step.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "isochron/core/worker.h"
+
+namespace isochron {
+
+inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+struct WorkerTelemetry {
+  WorkerId worker = 0;
+  std::int64_t batch = 0;     // samples it computed
+  double seconds = kUnknown;  // from the start of the step to the last local gradient; waiting excluded
+  double cpu = kUnknown;      // share of its CPU time that was available, 0..1
+  double memory = kUnknown;   // share of its memory in use, 0..1
+};
+
+struct StepTelemetry {
+  std::int64_t step = 0;
+  std::vector<WorkerTelemetry> workers;  // any order; a worker may be missing
+};
+
+/// One worker's report as a policy gets it: in the roster's order, checked. `valid` says that batch and seconds are
+/// positive and finite; otherwise nothing was learned of the worker in this step. cpu and memory are in 0..1 or
+/// kUnknown.
+struct Reading {
+  bool valid = false;
+  std::int64_t batch = 0;
+  double seconds = kUnknown;
+  double cpu = kUnknown;
+  double memory = kUnknown;
+};
+
+/// Aligns telemetry with the roster. Reports of strangers are ignored; of two reports of one worker the last counts.
+std::vector<Reading> align(const StepTelemetry& telemetry, const Roster& roster);
+
+}  // namespace isochron
