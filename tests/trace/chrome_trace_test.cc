@@ -44,8 +44,9 @@ StepRecord uneven_step(std::int64_t step, double start, bool changed) {
 }
 
 std::vector<json> events_of(const std::string& document, const std::string& phase) {
+  const json trace = json::parse(document);
   std::vector<json> found;
-  for (const json& event : json::parse(document).at("traceEvents")) {
+  for (const json& event : trace.at("traceEvents")) {
     if (event.at("ph") == phase) {
       found.push_back(event);
     }
