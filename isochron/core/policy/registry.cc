@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "isochron/core/policy/isochron.h"
 #include "isochron/core/policy/static.h"
 #include "isochron/core/policy/uniform.h"
 
@@ -27,6 +28,7 @@ struct Entry {
 constexpr Entry kPolicies[] = {
     {"uniform", "equal shares", make<UniformPolicy, UniformOptions>},
     {"static", "shares in proportion to given weights", make<StaticPolicy, StaticOptions>},
+    {"isochron", "learned time curves, least expected step time, moves that pay", make<IsochronPolicy, IsochronOptions>},
 };
 
 }  // namespace
