@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The shape of the tree: no source that nothing compiles, headers that introduce themselves, no endless file."""
+"""The shape of the tree: no source that nothing compiles, headers that introduce themselves, no endless or unfinished
+file, no mention of a document that is not there."""
 
 import re
 import sys
@@ -7,6 +8,7 @@ import sys
 import sources
 
 MAX_LINES = 600
+DOCUMENT = re.compile(r"\bdocs/\w+\.md\b")
 LEFT_OVER = re.compile(r"\b(TODO|FIXME|XXX)\b")
 
 
@@ -34,6 +36,9 @@ def contents():
         for number, line in enumerate(lines, 1):
             if path.name != "tree.py" and LEFT_OVER.search(line):
                 yield f"{path}:{number}: unfinished: {line.strip()}"
+            for document in DOCUMENT.findall(line):
+                if not (sources.ROOT / document).exists():
+                    yield f"{path}:{number}: {document} does not exist"
 
 
 complaints = [*orphans(), *contents()]
