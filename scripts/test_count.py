@@ -68,7 +68,7 @@ def complaints(stage, build, prefix, counts):
         listed.update(cases)
         area = program.name.removesuffix("_test") + "."
         ran = sum(name.startswith(area) for name in counts.ran() + counts.skipped)
-        if ran != len(cases):
+        if ran < len(cases):
             found.append(f"{program.name} lists {len(cases)} tests, ctest knows {ran}")
     for source in sorted(ROOT.glob("tests/**/*_test.cc")):
         for suite, name in MACRO.findall(source.read_text()):
