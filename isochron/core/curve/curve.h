@@ -6,6 +6,7 @@
 // samples skips the step. Values; safe to share between threads.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -36,16 +37,25 @@ class Curve {
   /// slope of the last segment (of the line through the origin when there is one point only).
   static Curve table(std::vector<Point> points);
 
-  /// Time for `batch` >= 0 samples; 0 for a batch of 0.
-  [[nodiscard]] double seconds(double batch) const;
+  /// Time for a finite `batch` >= 0; 0 for a batch of 0. Non-decreasing in spite of rounding.
+  [[nodiscard]] double seconds(double batch) const {
+    if (batch <= 0.0) {
+      return 0.0;
+    }
+    if (is_table()) {
+      return table_seconds(batch);
+    }
+    return std::max(line_.floor + line_.floor_slope * batch, line_.fixed + line_.slope * batch);
+  }
 
-  /// The largest real batch that takes at most `seconds`: 0 if none does, +infinity if every batch does.
+  /// The largest real batch that takes at most `seconds`: 0 if none does, +infinity if every batch does. Rounded
+  /// downwards: seconds(capacity(s)) <= s for s >= 0.
   [[nodiscard]] double capacity(double seconds) const;
 
   /// The same curve on a machine that takes `factor` > 0 times as long.
   [[nodiscard]] Curve scaled(double factor) const;
 
-  /// The bent line's parameters; the allocator's fast path reads them. Not for tables.
+  /// The bent line's parameters, which the allocator reads for speed. Not for tables.
   struct BentLine {
     double floor = 0.0;
     double floor_slope = 0.0;
@@ -56,6 +66,8 @@ class Curve {
   [[nodiscard]] const BentLine& bent_line() const { return line_; }
 
  private:
+  [[nodiscard]] double table_seconds(double batch) const;
+
   BentLine line_;
   std::shared_ptr<const std::vector<Point>> table_;
 };
