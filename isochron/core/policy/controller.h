@@ -23,7 +23,7 @@ struct Decision {
   std::vector<std::int64_t> batch_sizes;  // in the roster's order; they add up to B
   double learning_rate_factor = 1.0;
   bool changed = false;   // the split differs from the step before
-  bool repaired = false;  // the policy's proposal was not legal; `words` says how it was mended
+  bool repaired = false;  // the proposal was not legal, rounding aside; `words` says how it was mended
   Reason reason = Reason::kStarted;
   std::string words;
 };
@@ -45,6 +45,9 @@ class Controller {
   /// The coming step's decision after a finished one. Any telemetry is survived: missing workers, zeros, NaN.
   const Decision& observe(const StepTelemetry& telemetry);
 
+  /// Feeds the AdaScale rule; the others ignore it.
+  void observe(const GradientMoments& moments) { rate_.observe(moments); }
+
   /// A join, a departure or a changed bound between two steps; B stays. Throws like the constructor, changing nothing.
   const Decision& change_workers(std::vector<Worker> workers);
 
@@ -54,16 +57,16 @@ class Controller {
   void restore(const State& state);
 
  private:
-  void adopt(Proposal proposal, bool step_finished);
+  struct Snapshot;
+  [[nodiscard]] Snapshot take_snapshot(Policy& policy) const;
+  /// A policy like ours that has learned nothing yet.
+  [[nodiscard]] std::unique_ptr<Policy> started_policy() const;
 
-  std::string policy_name_;
+  std::string policy_name_;  // the whole specification
   Roster roster_;
   std::unique_ptr<Policy> policy_;
   RateSchedule rate_;
   Decision decision_;
 };
-
-/// The legal split nearest to `wished` in the sum of squared differences: sum exactly B, bounds and granularities kept.
-std::vector<std::int64_t> nearest_legal(const Roster& roster, const std::vector<double>& wished);
 
 }  // namespace isochron

@@ -28,6 +28,7 @@ enum class Reason : std::uint8_t {
   kProbing,        // a batch chosen to learn from
   kNoTelemetry,    // no usable reading
 };
+inline constexpr Reason kLastReason = Reason::kNoTelemetry;
 
 /// "rebalanced", for logs and tables.
 std::string_view to_string(Reason reason);
@@ -53,7 +54,8 @@ class Policy {
   virtual Proposal observe(
       const Roster& roster, std::span<const Reading> readings, std::span<const std::int64_t> current) = 0;
 
-  /// Lists what was learned (see StateExchange). The roster itself is not part of it.
+  /// Lists what was learned (see StateExchange). The roster itself is not part of it: a state is restored into a policy
+  /// that was started with workers of the same ids, and from then on both answer alike.
   virtual void exchange(StateExchange& state) = 0;
 };
 
@@ -65,5 +67,8 @@ std::vector<double> proportional_split(const Roster& roster, std::span<const dou
 
 /// Equal shares, bounds kept.
 std::vector<double> equal_split(const Roster& roster);
+
+/// After a change of the roster: shares in proportion to `current`, an average one for who has none, bounds kept.
+std::vector<double> seat_newcomers(const Roster& roster, std::span<const std::int64_t> current);
 
 }  // namespace isochron

@@ -1,7 +1,11 @@
 // How the learning rate follows the global batch.
 //
 // B is what the optimizer sees, whatever the split, so the factor depends on B against the batch the learning rate was
-// tuned for, never on one worker's share. O(1) per step.
+// tuned for (k = B / reference), never on one worker's share. O(1) per step. Not thread-safe.
+//
+// Every rule may have a linear warm-up from 0. The rule says how long it is at B: LEGW's lasts k times as many epochs
+// as at the reference batch, so, an epoch having k times fewer steps, as many steps; the warm-up of the others lasts
+// as many epochs (Goyal et al. 2017), so 1 / k times as many steps.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +18,10 @@ namespace isochron {
 
 enum class RateRule : std::uint8_t {
   kNone,      // factor 1
-  kLinear,    // B / reference                                   (Goyal et al. 2017)
-  kSqrt,      // sqrt(B / reference)                             (Krizhevsky 2014)
-  kLegw,      // sqrt, after a linear warm-up that is B / reference times as long   (You et al. 2019)
-  kAdaScale,  // between 1 and B / reference, by the measured gradient variance     (Johnson et al. 2020)
+  kLinear,    // k                                               (Goyal et al. 2017)
+  kSqrt,      // sqrt(k)                                         (Krizhevsky 2014)
+  kLegw,      // sqrt(k), the warm-up k times as many epochs     (You et al. 2019)
+  kAdaScale,  // from 1 to k, by the measured gradient variance  (Johnson et al. 2020)
 };
 
 /// Throws std::invalid_argument naming the value and the permitted names: none, linear, sqrt, legw, adascale.
@@ -30,11 +34,11 @@ struct RateOptions {
   double warmup_steps = 0.0;         // at the reference batch, >= 0; 0: none
 };
 
-/// What AdaScale needs of a step, measured over the K local gradients g_k of b_k samples and their weighted mean g.
+/// What AdaScale needs of a step of B samples: K local gradients g_k of b_k > 0 samples and g = sum_k (b_k / B) g_k.
 struct GradientMoments {
   double mean_local_square = 0.0;  // sum_k (b_k / B) |g_k|^2
   double global_square = 0.0;      // |g|^2
-  double effective_workers = 0.0;  // 1 / sum_k (b_k / B)^2: K for equal batches
+  std::int64_t workers = 0;        // K
 };
 
 class RateSchedule {
@@ -46,25 +50,27 @@ class RateSchedule {
   /// For step `step`, counted from 0.
   [[nodiscard]] double factor(std::int64_t step) const;
 
-  /// Feeds AdaScale; the other rules ignore it. Values that are not finite and positive are ignored.
+  /// Feeds AdaScale; the other rules ignore it. Ignored, too: squares that are not finite and positive, and a step of
+  /// one worker, which shows no variance.
   void observe(const GradientMoments& moments);
 
   void exchange(StateExchange& state);
 
  private:
   RateOptions options_;
-  std::int64_t global_batch_ = 1;
+  double ratio_ = 1.0;        // k
   double variance_ = 0.0;     // smoothed: gradient variance at the reference batch
   double mean_square_ = 0.0;  // smoothed: squared norm of the true gradient
-  double observations_ = 0.0;
+  std::int64_t observations_ = 0;
 };
 
-/// Asynchronous modes: each push carries its own factor.
+/// Asynchronous modes: each push carries its own factor, the product of those switched on.
 struct PushRate {
   bool by_batch = false;       // b_k K / B: a larger batch is a better gradient
-  bool by_batch_sqrt = false;  // sqrt(b_k K / B)
-  bool by_staleness = false;   // 1 / (1 + tau), tau = updates since this worker last pulled
+  bool by_batch_sqrt = false;  // sqrt(b_k K / B); not together with by_batch
+  bool by_staleness = false;   // 1 / (1 + tau), tau = updates of others since this worker last pulled
 };
+/// Throws std::invalid_argument on a rule that contradicts itself.
 double push_factor(
     const PushRate& rule, std::int64_t batch, std::int64_t global_batch, std::int64_t workers, std::int64_t staleness);
 

@@ -1,0 +1,69 @@
+#include "isochron/core/policy/registry.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "isochron/core/policy/dlb.h"
+#include "isochron/core/policy/isochron.h"
+#include "isochron/core/policy/lbb.h"
+#include "isochron/core/policy/omnilearn.h"
+#include "isochron/core/policy/static.h"
+#include "isochron/core/policy/uniform.h"
+
+namespace isochron {
+namespace {
+
+template <class PolicyType, class Options>
+std::unique_ptr<Policy> make(OptionTable& table) {
+  Options options;
+  options.describe(table);
+  table.finish();
+  return std::make_unique<PolicyType>(std::move(options));
+}
+
+struct Entry {
+  std::string_view name;
+  std::string_view summary;
+  std::unique_ptr<Policy> (*make)(OptionTable& table);
+};
+
+// A policy enters the program here, in the order users see.
+constexpr Entry kPolicies[] = {
+    {"uniform", "equal shares", make<UniformPolicy, UniformOptions>},
+    {"static", "shares in proportion to given weights", make<StaticPolicy, StaticOptions>},
+    {"omnilearn",
+     "proportional control of iteration times (ACSOS 2020, TPDS 2025)",
+     make<OmniLearnPolicy, OmniLearnOptions>},
+    {"lbb",
+     "profile, cubic fit and integer solution, then single moves (J. Supercomputing 2024)",
+     make<LbbPolicy, LbbOptions>},
+    {"dlb", "shares in proportion to share over mean time, once per epoch", make<DlbPolicy, DlbOptions>},
+    {"isochron", "learned time curves, least expected step time, moves that pay", make<IsochronPolicy, IsochronOptions>},
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_policy(std::string_view specification) {
+  const PolicySpec spec = PolicySpec::parse(specification);
+  std::string known;
+  for (const Entry& entry : kPolicies) {
+    if (entry.name == spec.name) {
+      OptionTable table(spec);
+      return entry.make(table);
+    }
+    known += (known.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  throw std::invalid_argument("policy is '" + spec.name + "'; permitted: " + known);
+}
+
+std::vector<PolicyHelp> policy_help() {
+  std::vector<PolicyHelp> help;
+  for (const Entry& entry : kPolicies) {
+    OptionTable table({.name = std::string(entry.name), .options = {}});
+    (void)entry.make(table);
+    help.push_back({.name = std::string(entry.name), .summary = std::string(entry.summary), .options = table.rows()});
+  }
+  return help;
+}
+
+}  // namespace isochron
