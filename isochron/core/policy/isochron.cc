@@ -100,7 +100,7 @@ Proposal IsochronPolicy::observe(
         suspicion.empty() ? Reason::kKept : Reason::kOutlier,
         suspicion.empty() ? "the split is the best known" : suspicion + "; held until another confirms it");
   }
-  const double gain = 1.0 - expected_seconds(roster, view, wished) / expected_seconds(roster, view, current);
+  const double gain = 1.0 - cost(roster, view, wished) / cost(roster, view, current);
   gain_ = std::max(0.0, gain_ + gain);
   if (gain_ <= (options_.rent_or_buy ? options_.price : 0.0)) {
     return keep(
@@ -358,6 +358,13 @@ double IsochronPolicy::step_seconds(
     longest = std::max(longest, roster.workers[k].offset_seconds + work);
   }
   return longest;
+}
+
+double IsochronPolicy::cost(
+    const Roster& roster,
+    const Outlook& view,
+    std::span<const std::int64_t> batches) const {
+  return options_.risk ? expected_seconds(roster, view, batches) : step_seconds(roster, view.scales, batches);
 }
 
 double IsochronPolicy::expected_seconds(

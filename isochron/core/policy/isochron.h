@@ -90,6 +90,8 @@ class IsochronPolicy final : public Policy {
       const Roster& roster,
       const Outlook& outlook,
       std::span<const std::int64_t> batches) const;
+  /// What a step with `batches` costs, in the sense of the option `risk`.
+  [[nodiscard]] double cost(const Roster& roster, const Outlook& outlook, std::span<const std::int64_t> batches) const;
   /// Replaces `plain` by the split for the suspects' new speeds if that is the better bet; says whether it did.
   bool bet_on_suspects(const Roster& roster, Outlook& outlook, std::vector<std::int64_t>& plain) const;
   [[nodiscard]] std::vector<std::int64_t> risk_split(const Roster& roster, const Outlook& outlook) const;
