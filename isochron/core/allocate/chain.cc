@@ -62,7 +62,9 @@ std::vector<std::int64_t> Chain::units_within(double seconds) const {
     if (finish_seconds(slot, bounds.first * slot.granularity) > seconds) {
       return {};
     }
-    const std::int64_t more = detail::units_within(slot, bounds, seconds, guess_units(slot, bounds, seconds));
+    const double guess = slot.curve.capacity(seconds - slot.offset_seconds) / static_cast<double>(slot.granularity) -
+                         static_cast<double>(bounds.first);
+    const std::int64_t more = detail::units_within(slot, bounds, seconds, guess);
     std::int64_t& sum = units[rung_[k]];
     sum = std::min(sum + more, need_ + 1);
     if (!remainder_placed && rung_[k] == 0) {

@@ -10,9 +10,9 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Stands in for the infinite rate of a flat line, which would make 0 x infinity.
 constexpr double kSteepest = 1e30;
+constexpr double kNowhere = std::numeric_limits<double>::quiet_NaN();
 // So few units are cheaper to hand out one by one than to search for.
-constexpr double kNearlyAll = 32.0;
-constexpr int kMaxPasses = 100;
+constexpr double kHandful = 32.0;
 constexpr int kBisectEvery = 4;
 constexpr std::size_t kWidth = 4;  // independent sums, for the processor's pipelines
 
@@ -49,7 +49,15 @@ LevelSearch::LevelSearch(std::span<const Slot> slots, std::span<const UnitBounds
     weighted_start += lanes_.start[k] * lanes_.rate[k];
   }
   // Exact, up to whole units, if every worker is beyond its plateau and between its bounds.
-  guess_ = total_rate_ > 0.0 ? (need_ + weighted_start) / total_rate_ : 1.0;
+  first_guess_ = total_rate_ > 0.0 ? (need_ + weighted_start) / total_rate_ : 1.0;
+}
+
+double LevelSearch::guess_units(std::size_t k, double seconds) const {
+  if (slots_[k].curve.is_table()) {
+    const double batch = slots_[k].curve.capacity(seconds - slots_[k].offset_seconds);
+    return batch / static_cast<double>(slots_[k].granularity) - static_cast<double>(bounds_[k].first);
+  }
+  return std::min((seconds - lanes_.start[k]) * lanes_.rate[k], (seconds - lanes_.flat_start[k]) * lanes_.flat_rate[k]);
 }
 
 double LevelSearch::units_within(double seconds) const {
@@ -64,8 +72,7 @@ double LevelSearch::units_within(double seconds) const {
   }
   double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   for (const std::size_t k : tables_) {
-    const double units = guess_units(slots_[k], bounds_[k], seconds);
-    sum += std::min(std::max(std::floor(units), 0.0), static_cast<double>(bounds_[k].more));
+    sum += std::min(std::max(std::floor(guess_units(k, seconds)), 0.0), static_cast<double>(bounds_[k].more));
   }
   return sum;
 }
@@ -73,37 +80,32 @@ double LevelSearch::units_within(double seconds) const {
 double LevelSearch::level() const {
   double low = 0.0;
   double high = kInfinity;
-  double low_units = 0.0;
-  double seconds = guess_;
-  double before_seconds = 0.0;
-  double before_units = 0.0;
-  for (int pass = 1; pass <= kMaxPasses && low < high; ++pass) {
-    const double units = units_within(seconds);
-    if (units <= need_) {
-      low = seconds;
-      low_units = units;
-      if (need_ - units <= kNearlyAll) {
-        break;
-      }
-    } else {
-      high = seconds;
+  double enough = kHandful;
+  double seconds = first_guess_;
+  double rate = total_rate_;  // units per second: of all workers at first, then of the secant
+  double units = units_within(seconds);
+  for (int pass = 1;; ++pass) {
+    (units <= need_ ? low : high) = seconds;
+    if (units <= need_ && need_ - units <= enough) {
+      return low;
     }
-    // The secant aims a little short of `need_`, at the low side, where the search ends.
-    const double slope = pass == 1 ? total_rate_ : (units - before_units) / (seconds - before_seconds);
-    before_seconds = seconds;
-    before_units = units;
-    seconds += (need_ - kNearlyAll / 2.0 - units) / slope;
-    if (high == kInfinity) {
-      seconds = seconds > low && seconds < kInfinity ? seconds : 2.0 * low + std::numeric_limits<double>::min();
-    } else if (!(seconds > low && seconds < high) || pass % kBisectEvery == 0) {
-      seconds = low + (high - low) / 2.0;
-      if (seconds <= low || seconds >= high) {
-        break;
-      }
+    // Aims a little short of the need, since the search ends on that side.
+    double next = seconds + (need_ - kHandful / 2.0 - units) / rate;
+    if (pass % kBisectEvery == 0) {
+      next = kNowhere;
+      enough *= 2.0;  // a jump inside the bracket: the search would only creep up to it
     }
+    if (!(next > low && next < high)) {
+      next = high < kInfinity ? low + (high - low) / 2.0 : 2.0 * low + std::numeric_limits<double>::min();
+    }
+    if (next <= low || next >= high) {
+      return low;
+    }
+    const double next_units = units_within(next);
+    rate = (next_units - units) / (next - seconds);
+    seconds = next;
+    units = next_units;
   }
-  (void)low_units;
-  return low;
 }
 
 }  // namespace isochron::detail

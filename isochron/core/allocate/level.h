@@ -20,18 +20,23 @@ class LevelSearch {
   /// A level at which at most `need` units, up to rounding, and nearly as many are finished.
   [[nodiscard]] double level() const;
 
+  /// About how many units worker `k` finishes within `seconds`; neither rounded nor bounded.
+  [[nodiscard]] double guess_units(std::size_t k, double seconds) const;
+
  private:
   [[nodiscard]] double units_within(double seconds) const;
 
-  // A worker finishes min((T - start) rate, (T - flat_start) flat_rate) units within T, between 0 and `more`.
+  // A worker finishes min((T - start) rate, (T - flat_start) flat_rate) units within T, between 0 and `more`. Arrays
+  // side by side, as long as a multiple of the loop's width.
   struct Lanes {
     std::vector<double> start, rate, flat_start, flat_rate, more;
   };
+
   std::span<const Slot> slots_;
   std::span<const UnitBounds> bounds_;
   double need_;
-  double guess_ = 0.0;
-  double total_rate_ = 0.0;
+  double first_guess_ = 0.0;
+  double total_rate_ = 0.0;  // units per second, of all workers but the tables
   Lanes lanes_;
   std::vector<std::size_t> tables_;
 };

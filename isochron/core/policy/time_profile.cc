@@ -27,10 +27,10 @@ Curve TimeProfile::curve() const {
 }
 
 void TimeProfile::insert(const Reading& reading) {
-  insert({.batch = static_cast<double>(reading.batch), .seconds = sensible(reading.seconds)});
+  put({.batch = static_cast<double>(reading.batch), .seconds = sensible(reading.seconds)});
 }
 
-void TimeProfile::insert(Curve::Point point) {
+void TimeProfile::put(Curve::Point point) {
   const auto place = std::ranges::lower_bound(
       points_, power_of(point.batch), {}, [](const Curve::Point& known) { return power_of(known.batch); });
   if (place != points_.end() && power_of(place->batch) == power_of(point.batch)) {
@@ -64,7 +64,7 @@ void TimeProfile::exchange(StateExchange& state) {
   }
   points_.clear();
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    insert({.batch = batches[i], .seconds = seconds[i]});
+    put({.batch = batches[i], .seconds = seconds[i]});
   }
 }
 

@@ -25,7 +25,7 @@ class TimeProfile {
   void exchange(StateExchange& state);
 
  private:
-  void insert(Curve::Point point);
+  void put(Curve::Point point);
 
   std::vector<Curve::Point> points_;  // in the order of their batches
 };
