@@ -1,6 +1,7 @@
 #include "isochron/sim/fleet.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace isochron::sim {
 namespace {
@@ -24,7 +25,7 @@ Fleet::Fleet(const ClusterSpec& cluster, std::uint64_t seed)
     machines_.push_back(
         {.id = i, .cores = worker.cores, .most_cores = worker.cores, .noise = NoiseProcess(worker.noise, seed, i)});
     if (!worker.absent) {
-      members_.push_back({.index = i, .id = i});
+      join(i);
     }
   }
   for (const Change& change : cluster.changes) {
@@ -56,8 +57,11 @@ bool Fleet::join(std::size_t worker) {
   if (std::ranges::find(members_, worker, &Member::index) != members_.end()) {
     return false;
   }
-  machines_[worker].id = next_id_++;
-  members_.push_back({.index = worker, .id = machines_[worker].id});
+  Machine& machine = machines_[worker];
+  if (std::exchange(machine.was_there, true)) {
+    machine.id = next_id_++;
+  }
+  members_.push_back({.index = worker, .id = machine.id});
   return true;
 }
 

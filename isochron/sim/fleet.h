@@ -15,7 +15,7 @@
 namespace isochron::sim {
 
 /// A worker that takes part: its number in the specification and its id in this life. The first life of worker i has
-/// the id i; one that joins (again) gets the next number that was never used.
+/// the id i; one that comes back gets the next number that was never used.
 struct Member {
   std::size_t index = 0;
   WorkerId id = 0;
@@ -57,6 +57,7 @@ class Fleet {
  private:
   struct Machine {
     WorkerId id = 0;
+    bool was_there = false;
     double cores = 0.0;
     double most_cores = 0.0;
     double slowdown = 1.0;
