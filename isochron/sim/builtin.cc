@@ -151,7 +151,7 @@ ClusterSpec ceiling() {
 ClusterSpec affine_dynamic(std::int64_t steps) {
   ClusterSpec cluster = with_noise(dynamic(steps), {.sigma = 0.05});
   for (WorkerSpec& worker : cluster.workers) {
-    worker.overhead = 16.0;
+    worker.overhead = 24.0;
   }
   return cluster;
 }
@@ -189,7 +189,7 @@ constexpr std::array kBuiltins{
     Builtin{"spot", "up to 6 spot machines that are taken away and come back", spot},
     Builtin{"uneven-noise", "hl2 with 2 % noise, 20 % on the fastest worker", [](Steps) { return uneven_noise(); }},
     Builtin{"ceiling", "hl4, 5 % noise, memory for 480 samples on the fastest worker", [](Steps) { return ceiling(); }},
-    Builtin{"affine-dynamic", "dynamic, 5 % noise, each step costs 16 samples extra", affine_dynamic},
+    Builtin{"affine-dynamic", "dynamic, 5 % noise, each step costs as much as 24 samples more", affine_dynamic},
     Builtin{
         "periodic",
         "hl2, 5 % noise, a co-tenant slows the fastest worker 1.4 times, 20 steps on, 20 off",

@@ -90,6 +90,11 @@ double Fleet::speed(std::size_t worker) const {
   return effective_cores(worker) / (cluster_->sample_seconds * machines_[worker].noise.known());
 }
 
+double Fleet::sigma(std::size_t worker) const {
+  const Noise& noise = cluster_->workers[worker].noise;
+  return noise.autocorrelation > 0.0 ? 0.0 : noise.sigma;
+}
+
 double Fleet::effective_cores(std::size_t worker) const {
   return machines_[worker].cores / machines_[worker].slowdown;
 }
@@ -109,14 +114,6 @@ void Fleet::true_slots(std::vector<Slot>& slots) const {
          .max_batch = worker.max_batch,
          .granularity = worker.granularity});
   }
-}
-
-double expected_seconds(std::span<const Slot> slots, std::span<const std::int64_t> batch_sizes) {
-  double longest = 0.0;
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    longest = std::max(longest, slots[i].curve.seconds(static_cast<double>(batch_sizes[i])));
-  }
-  return longest;
 }
 
 }  // namespace isochron::sim

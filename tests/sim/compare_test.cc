@@ -62,6 +62,26 @@ TEST(CompareTest, TheOracleFollowsSpeedsButNotNoise) {
   EXPECT_THAT((cluster = noisy(cluster, 0.3), batches()), ElementsAre(2, 4, 2, 4));
 }
 
+TEST(CompareTest, TheLateOracleIsOneStepBehind) {
+  ClusterSpec cluster = small_cluster({1, 1, 2});
+  cluster.changes = {{.at_step = 2, .worker = "w0", .cores = 2.0}, at_step(4, "w2", Event::kKill)};
+  std::vector<std::vector<std::int64_t>> splits;
+  for (const StepRecord& record : records_of(cluster, {.global_batch = 60, .steps = 5}, "late-oracle")) {
+    splits.emplace_back();
+    for (const WorkerStep& worker : record.workers) {
+      splits.back().push_back(worker.batch);
+    }
+  }
+  EXPECT_THAT(
+      splits,
+      ElementsAre(
+          ElementsAre(15, 15, 30),
+          ElementsAre(15, 15, 30),
+          ElementsAre(15, 15, 30),
+          ElementsAre(24, 12, 24),
+          ElementsAre(40, 20)));
+}
+
 TEST(CompareTest, RunsEveryBuiltInClusterInEveryMode) {
   for (const BuiltinHelp& help : builtin_clusters()) {
     const ClusterSpec cluster = builtin_cluster(help.name, 40);
