@@ -1,11 +1,11 @@
 #include "isochron/core/policy/controller.h"
 
+#include <numeric>
 #include <stdexcept>
 
+#include "tests/policy/support.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "tests/policy/support.h"
 
 namespace isochron {
 namespace {
@@ -29,8 +29,7 @@ TEST(ControllerTest, MendsADriftingSumAndSaysSo) {
   bool mended = false;
   for (int step = 0; step < 5; ++step) {
     const Decision& decision = controller.observe(report_of(controller, affine_times({6, 6, 4, 32})));
-    EXPECT_EQ(
-        std::accumulate(decision.batch_sizes.begin(), decision.batch_sizes.end(), std::int64_t{0}), 128);
+    EXPECT_EQ(std::accumulate(decision.batch_sizes.begin(), decision.batch_sizes.end(), std::int64_t{0}), 128);
     mended = mended || decision.words.find(" samples mended to 128") != std::string::npos;
     EXPECT_EQ(decision.repaired, decision.words.find("mended") != std::string::npos) << decision.words;
   }

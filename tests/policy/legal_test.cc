@@ -5,11 +5,11 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "tests/policy/support.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "isochron/core/random/random.h"
-#include "tests/policy/support.h"
 
 namespace isochron {
 namespace {

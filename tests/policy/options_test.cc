@@ -2,12 +2,12 @@
 
 #include <stdexcept>
 
+#include "tests/policy/support.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "isochron/core/curve/curve.h"
 #include "isochron/core/policy/registry.h"
-#include "tests/policy/support.h"
 
 namespace isochron {
 namespace {

@@ -20,12 +20,12 @@ constexpr double kLargestPull = 2.0;
 
 void Narx::Signal::observe(double value) {
   past.push(value);
-  level.observe(value);
+  scale.observe(value);
 }
 
 void Narx::Signal::exchange(StateExchange& state) {
   state.part("past", past);
-  state.part("level", level);
+  state.part("scale", scale);
 }
 
 Narx::Narx()
@@ -44,12 +44,12 @@ double Narx::predict(const Usage& now) const {
   if (learned_ < kWarmUp) {
     return speed_.past[0];
   }
-  return speed_.past.sane(speed_.level.restored(network_.output(inputs(now))));
+  return speed_.past.sane(speed_.scale.restored(network_.output(inputs(now))));
 }
 
 void Narx::learn(double speed, const Usage& usage) {
   if (speed_.past.size() >= kSpeedTaps) {
-    remember(inputs(usage), speed_.level.normalised(speed));
+    remember(inputs(usage), speed_.scale.normalised(speed));
     train();
   }
   speed_.observe(speed);
@@ -61,12 +61,12 @@ Narx::Inputs Narx::inputs(const Usage& now) const {
   Inputs result{};
   std::size_t next = 0;
   for (std::size_t age = 0; age < kSpeedTaps; ++age) {
-    result[next++] = speed_.level.normalised(speed_.past[age]);
+    result[next++] = speed_.scale.normalised(speed_.past[age]);
   }
   const auto append = [&](const Signal& signal, double current) {
-    result[next++] = signal.level.normalised(current);
+    result[next++] = signal.scale.normalised(current);
     for (std::size_t age = 0; age + 1 < kUsageTaps; ++age) {
-      result[next++] = signal.level.normalised(signal.past[age]);
+      result[next++] = signal.scale.normalised(signal.past[age]);
     }
   };
   append(cpu_, now.cpu);

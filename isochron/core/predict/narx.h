@@ -7,9 +7,9 @@
 //
 // The paper leaves open, and this decides: 8 hidden units; one Adam step per observation, on the newest example and
 // three earlier ones drawn in turn from the last 64; errors beyond 2 spreads pull no harder than 2; inputs and output
-// are relative to each signal's running level (level.h), so an untrained network predicts the running level of speed,
-// and an unknown CPU or memory share counts as the usual one. For the first 16 steps it predicts the last speed, later
-// never less than half or more than twice the speeds of the last 32 steps. About 100 weights.
+// are relative to each signal's running level (normaliser.h), so an untrained network predicts the running level of
+// speed, and an unknown CPU or memory share counts as the usual one. For the first 16 steps it predicts the last speed,
+// later never less than half or more than twice the speeds of the last 32 steps. About 100 weights.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@
 
 #include "isochron/core/predict/adam.h"
 #include "isochron/core/predict/history.h"
-#include "isochron/core/predict/level.h"
-#include "isochron/core/predict/network.h"
+#include "isochron/core/predict/normaliser.h"
+#include "isochron/core/predict/perceptron.h"
 #include "isochron/core/predict/predictor.h"
 
 namespace isochron {
@@ -45,7 +45,7 @@ class Narx final : public Predictor {
     void exchange(StateExchange& state);
 
     History past;
-    Level level;
+    Normaliser scale;
   };
 
   void learn(double speed, const Usage& usage) override;
@@ -56,7 +56,7 @@ class Narx final : public Predictor {
   Signal speed_;
   Signal cpu_;
   Signal memory_;
-  Network network_;
+  Perceptron network_;
   Adam adam_;
   std::vector<double> examples_;  // a ring: inputs and target, one example after the other
   std::int64_t learned_ = 0;      // examples so far

@@ -14,9 +14,9 @@
 
 namespace isochron {
 
-class Network {
+class Perceptron {
  public:
-  Network(std::size_t inputs, std::size_t hidden);
+  Perceptron(std::size_t inputs, std::size_t hidden);
 
   [[nodiscard]] double output(std::span<const double> inputs) const;
 

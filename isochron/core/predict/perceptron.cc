@@ -1,4 +1,4 @@
-#include "isochron/core/predict/network.h"
+#include "isochron/core/predict/perceptron.h"
 
 #include <cmath>
 
@@ -21,7 +21,7 @@ double squash_slope(double z) {
 
 }  // namespace
 
-Network::Network(std::size_t inputs, std::size_t hidden)
+Perceptron::Perceptron(std::size_t inputs, std::size_t hidden)
     : inputs_(inputs), hidden_(hidden), parameters_(hidden * (inputs + 2) + 1, 0.0) {
   // Uniform with variance 1 / inputs: activations neither vanish nor saturate for inputs of variance 1.
   const double bound = std::sqrt(3.0 / static_cast<double>(inputs));
@@ -31,7 +31,7 @@ Network::Network(std::size_t inputs, std::size_t hidden)
   }
 }
 
-double Network::output(std::span<const double> inputs) const {
+double Perceptron::output(std::span<const double> inputs) const {
   double sum = parameters_.back();
   for (std::size_t unit = 0; unit < hidden_; ++unit) {
     sum += parameters_[output_weights() + unit] * squash(activation(unit, inputs));
@@ -39,7 +39,7 @@ double Network::output(std::span<const double> inputs) const {
   return sum;
 }
 
-void Network::add_gradient(std::span<const double> inputs, double scale, std::span<double> gradient) const {
+void Perceptron::add_gradient(std::span<const double> inputs, double scale, std::span<double> gradient) const {
   for (std::size_t unit = 0; unit < hidden_; ++unit) {
     const double z = activation(unit, inputs);
     gradient[output_weights() + unit] += scale * squash(z);
@@ -53,7 +53,7 @@ void Network::add_gradient(std::span<const double> inputs, double scale, std::sp
   gradient.back() += scale;
 }
 
-double Network::activation(std::size_t unit, std::span<const double> inputs) const {
+double Perceptron::activation(std::size_t unit, std::span<const double> inputs) const {
   const double* const own = &parameters_[unit * (inputs_ + 1)];
   double z = own[0];
   for (std::size_t i = 0; i < inputs_; ++i) {
@@ -62,7 +62,7 @@ double Network::activation(std::size_t unit, std::span<const double> inputs) con
   return z;
 }
 
-void Network::exchange(StateExchange& state) {
+void Perceptron::exchange(StateExchange& state) {
   fixed_field(state, "parameters", parameters_);
 }
 

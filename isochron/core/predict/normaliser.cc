@@ -1,4 +1,4 @@
-#include "isochron/core/predict/level.h"
+#include "isochron/core/predict/normaliser.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ constexpr double kLimit = 4.0;
 
 }  // namespace
 
-void Level::observe(double value) {
+void Normaliser::observe(double value) {
   if (std::isnan(value)) {
     return;
   }
@@ -26,19 +26,19 @@ void Level::observe(double value) {
   level_ += std::max(kLevelWeight, plain_mean) * (value - level_);
 }
 
-double Level::normalised(double value) const {
+double Normaliser::normalised(double value) const {
   if (std::isnan(value) || count_ == 0) {
     return 0.0;
   }
   return std::clamp((value - level_) / spread(), -kLimit, kLimit);
 }
 
-double Level::spread() const {
+double Normaliser::spread() const {
   constexpr double kAboveZero = 1e-15;
   return std::max({std::sqrt(variance_), kLeastSpread * std::abs(level_), kAboveZero});
 }
 
-void Level::exchange(StateExchange& state) {
+void Normaliser::exchange(StateExchange& state) {
   state.field("count", count_);
   state.field("level", level_);
   state.field("variance", variance_);

@@ -1,4 +1,4 @@
-#include "isochron/core/predict/network.h"
+#include "isochron/core/predict/perceptron.h"
 
 #include <array>
 #include <cmath>
@@ -11,21 +11,21 @@
 namespace isochron {
 namespace {
 
-TEST(NetworkTest, SaysZeroBeforeTraining) {
-  const Network network(3, 5);
+TEST(PerceptronTest, SaysZeroBeforeTraining) {
+  const Perceptron network(3, 5);
   EXPECT_EQ(network.output(std::array{1.0, -2.0, 3.0}), 0.0);
 }
 
-TEST(NetworkTest, ComputesItsEquation) {
-  Network network(2, 1);
+TEST(PerceptronTest, ComputesItsEquation) {
+  Perceptron network(2, 1);
   const std::array parameters{0.5, 2.0, -1.0, 3.0, 0.25};  // b, w, w, u, c
   std::ranges::copy(parameters, network.parameters().begin());
   // z = 0.5 + 2 x 0.625 - 1 = 0.75, s(z) = 0.75 / sqrt(1 + 0.5625) = 0.75 / 1.25 = 0.6, y = 0.25 + 3 x 0.6
   EXPECT_DOUBLE_EQ(network.output(std::array{0.625, 1.0}), 2.05);
 }
 
-TEST(NetworkTest, GradientAgreesWithFiniteDifferences) {
-  Network network(4, 6);
+TEST(PerceptronTest, GradientAgreesWithFiniteDifferences) {
+  Perceptron network(4, 6);
   Random random({9});
   for (double& parameter : network.parameters()) {
     parameter = 2.0 * random.uniform() - 1.0;
@@ -46,9 +46,9 @@ TEST(NetworkTest, GradientAgreesWithFiniteDifferences) {
   }
 }
 
-TEST(NetworkTest, LearnsAFunctionThatIsNotLinear) {
+TEST(PerceptronTest, LearnsAFunctionThatIsNotLinear) {
   // y = x1 x2 on the square of side 2 has variance 1/9 and no linear part at all.
-  Network network(2, 8);
+  Perceptron network(2, 8);
   Adam adam(network.size(), 0.01);
   Random random({13});
   double late = 0.0;

@@ -8,7 +8,7 @@
 
 namespace isochron {
 
-class Level {
+class Normaliser {
  public:
   /// A value that is not a number teaches nothing.
   void observe(double value);
