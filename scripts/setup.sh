@@ -1,49 +1,63 @@
 #!/bin/sh
-# Installs the Debian packages that building, testing and linting need and that are missing; fast if none is.
+# Installs what building, testing and linting need and what is missing: Debian packages, and the Python packages of
+# requirements.txt into .venv. Fast if nothing is.
 set -eu
+cd "$(dirname "$0")/.."
 
 packages="
-  g++ cmake ninja-build ccache git python3
+  g++ cmake ninja-build ccache git python3 python3-venv
   clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libglpk-dev spin
 "
 
-if ! command -v dpkg-query >/dev/null; then
-  echo "setup: no Debian here, so nothing is installed; needed:" $packages >&2
-  exit 0
-fi
-
-# shellcheck disable=SC2016,SC2086  # dpkg-query expands the variables, not the shell; the packages are words
-known=$(dpkg-query --show --showformat='${Package}=${db:Status-Status} ' $packages 2>/dev/null) || true
-missing=""
-for package in $packages; do
-  case " $known" in
-    *" $package=installed "*) ;;
-    *) missing="$missing $package" ;;
-  esac
-done
-[ -n "$missing" ] || exit 0
-
-as_root=""
-if [ "$(id -u)" != 0 ]; then
-  if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
-    echo "setup: packages are missing and installing them needs root; run: apt-get install$missing" >&2
-    exit 2
+install_packages() {
+  if ! command -v dpkg-query >/dev/null; then
+    echo "setup: no Debian here, so nothing is installed; needed:" $packages >&2
+    return
   fi
-  as_root="sudo"
-fi
+  # shellcheck disable=SC2016,SC2086  # dpkg-query expands the variables, not the shell; the packages are words
+  known=$(dpkg-query --show --showformat='${Package}=${db:Status-Status} ' $packages 2>/dev/null) || true
+  missing=""
+  for package in $packages; do
+    case " $known" in
+      *" $package=installed "*) ;;
+      *) missing="$missing $package" ;;
+    esac
+  done
+  [ -n "$missing" ] || return 0
 
-install() {
+  as_root=""
+  if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+      echo "setup: packages are missing and installing them needs root; run: apt-get install$missing" >&2
+      exit 2
+    fi
+    as_root="sudo"
+  fi
+  echo "setup: installing$missing" >&2
+  # The package lists may be absent or older than the archive: then fetch them and try once more.
+  if ! apt_install; then
+    echo "setup: fetching the package lists" >&2
+    $as_root apt-get update --quiet --quiet >&2
+    apt_install
+  fi
+}
+
+apt_install() {
   # shellcheck disable=SC2086  # words are meant to split
   $as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install --quiet --quiet --yes --no-install-recommends $missing >&2
 }
 
-echo "setup: installing$missing" >&2
-# The package lists may be absent or older than the archive: then fetch them and try once more.
-if ! install; then
-  echo "setup: fetching the package lists" >&2
-  $as_root apt-get update --quiet --quiet >&2
-  install
-fi
+install_venv() {
+  wanted=$(sha256sum requirements.txt)
+  [ "$(cat .venv/requirements.sha256 2>/dev/null)" != "$wanted" ] || return 0
+  echo "setup: installing requirements.txt into .venv" >&2
+  python3 -m venv .venv
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt >&2
+  echo "$wanted" >.venv/requirements.sha256
+}
+
+install_packages
+install_venv
