@@ -6,9 +6,11 @@ endif()
 
 find_program(ISOCHRON_CCACHE ccache)
 if(ISOCHRON_CCACHE)
-  # The base directory makes a second clone or build folder hit the same cache entries.
+  # The base directory makes a second clone or build folder hit the same cache entries; the sloppiness is what
+  # precompiled headers need.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${ISOCHRON_CCACHE})
+    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${ISOCHRON_CCACHE})
 endif()
 
 add_library(isochron_flags INTERFACE)

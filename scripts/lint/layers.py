@@ -12,6 +12,7 @@ KNOWS = {
     "sim": {"core", "sim"},
     "io": {"core", "sim", "io"},
     "cli": {"core", "sim", "io", "cli"},
+    "engine": {"core", "engine"},
 }
 STANDARD_ONLY = {"core", "sim"}
 # Core is told what happened and answers what to do: it has no clock, thread, file or foreign randomness.

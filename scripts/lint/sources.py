@@ -21,10 +21,13 @@ def compile_commands():
     commands = {}
     for entry in json.loads((ROOT / "build/dev/compile_commands.json").read_text()):
         arguments = shlex.split(entry["command"])
-        for flag in ("-o", "-c"):
-            at = arguments.index(flag)
-            del arguments[at : at + 2]
+        # Without precompiled headers: every source includes what it uses, and another compiler cannot read them.
+        for flag in ("-o", "-c", "-include"):
+            if flag in arguments:
+                at = arguments.index(flag)
+                del arguments[at : at + 2]
         source = pathlib.Path(entry["file"])
+        arguments = [argument for argument in arguments if argument not in ("-Winvalid-pch", "-fpch-preprocess")]
         if source.is_relative_to(ROOT) and not source.is_relative_to(ROOT / "build"):
             commands[source.relative_to(ROOT)] = arguments
     return commands

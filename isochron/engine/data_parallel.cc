@@ -1,0 +1,145 @@
+#include "isochron/engine/data_parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+namespace isochron {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Tensors = std::vector<at::Tensor>;
+
+// Small enough not to delay the start, large enough not to be all latency.
+constexpr std::int64_t kFirstBucketBytes = std::int64_t{1} << 20;
+
+// The time of the latest gradient; those of an accelerator arrive on another thread.
+using Stamp = std::atomic<Clock::time_point>;
+
+class StampHook : public torch::autograd::PostAccumulateGradHook {
+ public:
+  explicit StampHook(std::shared_ptr<Stamp> stamp) : stamp_(std::move(stamp)) {}
+  void operator()(const at::Tensor& /*parameter*/) override { *stamp_ = Clock::now(); }
+
+ private:
+  std::shared_ptr<Stamp> stamp_;
+};
+
+std::vector<std::vector<std::size_t>> initial_buckets(const Tensors& parameters, std::int64_t bucket_bytes) {
+  const auto limit = static_cast<std::size_t>(bucket_bytes);
+  const std::vector<std::size_t> limits{std::min(limit, std::size_t{kFirstBucketBytes}), limit};
+  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, limits));
+  // Backward runs from the last parameter to the first.
+  std::ranges::reverse(buckets);
+  return buckets;
+}
+
+}  // namespace
+
+double loss_weight(std::int64_t local_batch, std::int64_t global_batch, int workers) {
+  if (global_batch <= 0 || workers <= 0 || local_batch < 0 || local_batch > global_batch) {
+    throw std::invalid_argument(
+        "local batch is " + std::to_string(local_batch) + " of " + std::to_string(global_batch) + " on " +
+        std::to_string(workers) + " workers; permitted: 0 to the global batch, which is above 0 like the workers");
+  }
+  return static_cast<double>(local_batch) * workers / static_cast<double>(global_batch);
+}
+
+void DataParallelOptions::validate() const {
+  constexpr std::int64_t kLeast = std::int64_t{1} << 10;
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  if (bucket_bytes < kLeast || bucket_bytes > kMost) {
+    throw std::invalid_argument(
+        "bucket_bytes is " + std::to_string(bucket_bytes) + "; permitted: " + std::to_string(kLeast) + " to " +
+        std::to_string(kMost));
+  }
+}
+
+class DataParallel::State {
+ public:
+  State(
+      Tensors parameters,
+      const Tensors& buffers,
+      const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+      const DataParallelOptions& options)
+      : parameters_(std::move(parameters)) {
+    options.validate();
+    c10d::verify_params_across_processes(group, parameters_, std::nullopt);
+    Tensors values;
+    for (const Tensors& tensors : {parameters_, buffers}) {
+      std::ranges::transform(tensors, std::back_inserter(values), [](const at::Tensor& t) { return t.detach(); });
+    }
+    c10d::broadcast_coalesced(group, values, static_cast<std::size_t>(options.bucket_bytes));
+    reducer_ = std::make_unique<c10d::Reducer>(
+        parameters_,
+        initial_buckets(parameters_, options.bucket_bytes),
+        group,
+        /*expect_sparse_gradients=*/std::vector<bool>(parameters_.size(), false),
+        options.bucket_bytes,
+        options.find_unused_parameters,
+        /*gradient_as_bucket_view=*/false,  // else the optimizer's zero_grad() throws
+        /*param_names=*/std::unordered_map<std::size_t, std::string>{},
+        std::min(options.bucket_bytes, kFirstBucketBytes),
+        /*skip_all_reduce_unused_params=*/false,
+        /*use_python_reducer=*/false,
+        /*bucket_bytes_cap_list=*/std::vector<std::int64_t>{});
+    for (const at::Tensor& parameter : parameters_) {
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<StampHook>(stamp_));
+    }
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    for (const at::Tensor& parameter : parameters_) {
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+    }
+  }
+
+  void begin_step() {
+    reducer_->prepare_for_forward();
+    reducer_->rebuild_buckets();
+  }
+
+  BackwardTimes backward(const at::Tensor& loss, double weight) {
+    BackwardTimes times{.started = Clock::now()};
+    *stamp_ = times.started;
+    reducer_->prepare_for_backward({loss});
+    torch::autograd::backward({loss * weight}, {});
+    times.last_gradient = *stamp_;
+    times.finished = Clock::now();
+    return times;
+  }
+
+ private:
+  const Tensors parameters_;
+  const std::shared_ptr<Stamp> stamp_ = std::make_shared<Stamp>();
+  std::unique_ptr<c10d::Reducer> reducer_;
+};
+
+DataParallel::DataParallel(
+    Tensors parameters,
+    Tensors buffers,
+    c10::intrusive_ptr<c10d::ProcessGroup> group,
+    const DataParallelOptions& options)
+    : state_(std::make_unique<State>(std::move(parameters), buffers, group, options)) {
+}
+DataParallel::~DataParallel() = default;
+
+void DataParallel::begin_step() {
+  state_->begin_step();
+}
+
+BackwardTimes DataParallel::backward(const at::Tensor& loss, double weight) {
+  return state_->backward(loss, weight);
+}
+
+}  // namespace isochron

@@ -1,0 +1,77 @@
+// Data-parallel gradients by PyTorch's own c10d::Reducer (what DistributedDataParallel runs on): gradients are averaged
+// over the group bucket by bucket while the backward pass still computes the rest.
+//
+// With worker k's mean loss over its b_k samples scaled by loss_weight(b_k, B, K) = b_k K / B before backward, the
+// average over K workers is (1/K) sum_k (b_k K / B) g_k = (1/B) sum of all samples' gradients: exactly that of one
+// batch of B, however unequal the b_k are.
+//
+// A step is: begin_step(), forward, backward(loss, weight), optimizer. All ranks must take the same steps. Not
+// thread-safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <c10/util/intrusive_ptr.h>
+
+namespace at {
+class Tensor;
+}
+namespace c10d {
+class ProcessGroup;
+}
+
+namespace isochron {
+
+// Throws std::invalid_argument unless 0 <= local_batch <= global_batch and global_batch, workers > 0.
+double loss_weight(std::int64_t local_batch, std::int64_t global_batch, int workers);
+
+struct DataParallelOptions {
+  // Gradients are reduced in buckets of up to this size; the first one of a backward pass, which delays the start of
+  // communication, is at most 1 MiB. 1 KiB to 1 GiB.
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;
+  // For models in which a step may leave out parameters; costs a walk through the graph every step.
+  bool find_unused_parameters = false;
+
+  // Throws std::invalid_argument naming the field, its value and what is permitted.
+  void validate() const;
+};
+
+struct BackwardTimes {
+  using TimePoint = std::chrono::steady_clock::time_point;
+  TimePoint started;
+  // The last gradient of this worker was computed: where its own work ends and waiting for others begins. On an
+  // accelerator it says when the gradient was queued.
+  TimePoint last_gradient;
+  TimePoint finished;
+};
+
+class DataParallel {
+ public:
+  // Collective. Checks that all ranks have the same parameters by number, type and shape, and gives all of them rank
+  // 0's values; the same for `buffers` (running statistics), which are not touched afterwards. Takes the
+  // post-accumulate hook of every parameter.
+  DataParallel(
+      std::vector<at::Tensor> parameters,
+      std::vector<at::Tensor> buffers,
+      c10::intrusive_ptr<c10d::ProcessGroup> group,
+      const DataParallelOptions& options = {});
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+  // Also the way out after a failure. Reset the gradients then: some may be half reduced.
+  ~DataParallel();
+
+  // Before forward. Communicates after the first step, when the buckets are laid anew in the order of the gradients.
+  void begin_step();
+
+  // Leaves in every gradient the group's average of `weight` times the local gradient. Throws what the backend reports.
+  BackwardTimes backward(const at::Tensor& loss, double weight);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace isochron

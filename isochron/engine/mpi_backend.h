@@ -1,0 +1,50 @@
+// PyTorch's collectives over MPI: what c10d::Reducer and everything else written for torch.distributed runs on. Large
+// messages travel in pieces that are all in flight at once. CPU tensors are sent from where they are; others, and
+// those that are not contiguous, go through a copy in (pinned) host memory. Works return futures; a failure arrives
+// there as TimeoutError or PeerLostError (error.h) and ends the use of the backend. Thread-safe, except that all ranks
+// must issue their collectives in the same order.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include <c10/util/intrusive_ptr.h>
+#include <mpi.h>
+
+#include "isochron/engine/backoff.h"
+
+namespace c10d {
+class Backend;
+class ProcessGroup;
+}  // namespace c10d
+
+namespace isochron {
+
+struct OperationTimes {
+  std::string name;  // "allreduce of 1024 x Float"
+  std::chrono::steady_clock::time_point submitted;
+  std::chrono::steady_clock::time_point finished;
+};
+
+struct MpiBackendOptions {
+  // Of every operation that does not bring its own; above 0.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // Size of a piece of a collective, 1 KiB to 1 GiB.
+  std::int64_t piece_bytes = std::int64_t{8} << 20;
+  Backoff backoff;
+  // Told about every operation that succeeded, on the progress thread; empty: nobody is.
+  std::function<void(const OperationTimes&)> observer;
+
+  // Throws std::invalid_argument naming the field, its value and what is permitted.
+  void validate() const;
+};
+
+// Collective over `comm`, which is duplicated. The MPI session must outlive the backend.
+c10::intrusive_ptr<c10d::Backend> make_mpi_backend(MPI_Comm comm, const MpiBackendOptions& options = {});
+
+// A group, as c10d::Reducer wants it, whose CPU and CUDA tensors both go through `backend`.
+c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Backend>& backend);
+
+}  // namespace isochron

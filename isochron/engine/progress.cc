@@ -1,0 +1,230 @@
+#include "isochron/engine/progress.h"
+
+#include <cstdio>
+#include <utility>
+
+#include <mpi.h>
+
+#include "isochron/engine/mpi_call.h"
+#include "isochron/engine/ulfm.h"
+
+namespace isochron {
+namespace {
+
+using namespace std::chrono_literals;
+
+// An idle thread looks this often whether a peer asks for it.
+constexpr auto kIdlePause = 50ms;
+constexpr auto kRollCallPatience = 1000ms;
+// After a revocation requests ended within 18 ms wherever it was measured.
+constexpr auto kDrainPatience = 1000ms;
+
+std::string named(const Peer& peer) {
+  return "rank " + std::to_string(peer.rank) + " on " + peer.host;
+}
+
+std::string seconds(std::chrono::milliseconds time) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g s", std::chrono::duration<double>(time).count());
+  return text;
+}
+
+}  // namespace
+
+Progress::Progress(MPI_Comm parent, Backoff backoff) : backoff_(backoff), roll_call_(parent) {
+  check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  thread_ = std::thread([this] { run(); });
+}
+
+Progress::~Progress() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+  MPI_Comm_free(&comm_);
+}
+
+void Progress::submit(Operation operation) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(operation));
+  }
+  wake_.notify_one();
+}
+
+void Progress::abort() {
+  {
+    const std::lock_guard lock(mutex_);
+    abort_ = true;
+  }
+  wake_.notify_one();
+}
+
+void Progress::run() {
+  auto moved = Clock::now();
+  std::deque<Operation> fresh;
+  while (take_work(fresh, in_flight_.empty() ? kIdlePause : backoff_.sleep_after(Clock::now() - moved))) {
+    if (!fresh.empty()) {
+      moved = Clock::now();
+    }
+    for (; !fresh.empty(); fresh.pop_front()) {
+      start(std::move(fresh.front()));
+    }
+    if (advance()) {
+      moved = Clock::now();
+    }
+    check_deadlines(Clock::now());
+    roll_call_.serve(collectives_started_);
+  }
+}
+
+bool Progress::take_work(std::deque<Operation>& fresh, std::chrono::nanoseconds pause) {
+  std::unique_lock lock(mutex_);
+  // Once it ends there is nobody left to wake it.
+  if (pause > 0ns) {
+    wake_.wait_for(lock, pause, [this] { return !queue_.empty() || abort_ || (stop_ && in_flight_.empty()); });
+  }
+  fresh.swap(queue_);
+  if (std::exchange(abort_, false)) {
+    lock.unlock();
+    fail(std::make_exception_ptr(Error("communication was aborted")));
+    return true;
+  }
+  return !(stop_ && fresh.empty() && in_flight_.empty());
+}
+
+void Progress::start(Operation operation) {
+  if (failure_) {
+    operation.done(failure_, MPI_ANY_SOURCE);
+    return;
+  }
+  collectives_started_ += operation.partners == Operation::Partners::kAll ? 1 : 0;
+  in_flight_.push_back({std::move(operation), {}, Clock::now()});
+  InFlight& flight = in_flight_.back();
+  flight.deadline += flight.operation.timeout;
+  try {
+    flight.operation.start(comm_, flight.requests);
+  } catch (const std::exception& error) {
+    fail(std::make_exception_ptr(lost(flight.operation, error.what())));
+  }
+}
+
+bool Progress::advance() {
+  bool moved = false;
+  for (auto flight = in_flight_.begin(); flight != in_flight_.end();) {
+    int source = MPI_ANY_SOURCE;
+    try {
+      if (!test(*flight, source)) {
+        ++flight;
+        continue;
+      }
+    } catch (...) {
+      fail(std::current_exception());
+      return true;
+    }
+    const InFlight finished = std::move(*flight);
+    flight = in_flight_.erase(flight);
+    finished.operation.done(nullptr, source);
+    moved = true;
+  }
+  return moved;
+}
+
+bool Progress::test(InFlight& flight, int& source) {
+  auto& requests = flight.requests;
+  // One by one, since a status array cannot tell which request an error belongs to in all implementations.
+  while (!requests.empty()) {
+    int ended = 0;
+    MPI_Status status;
+    const int code = MPI_Test(&requests.back(), &ended, &status);
+    if (code != MPI_SUCCESS) {
+      throw lost(flight.operation, mpi_error_text(code));
+    }
+    if (ended == 0) {
+      return false;
+    }
+    source = status.MPI_SOURCE;
+    requests.pop_back();
+  }
+  return true;
+}
+
+PeerLostError Progress::lost(const Operation& operation, const std::string& reason) const {
+  std::string text = operation.name + " failed";
+  std::vector<Peer> peers;
+  for (const int rank : failed_ranks(comm_)) {
+    peers.push_back(roll_call_.peer(rank));
+    text += (peers.size() == 1 ? ", lost " : ", ") + named(peers.back());
+  }
+  if (peers.empty() && operation.partners == Operation::Partners::kOne) {
+    peers.push_back(roll_call_.peer(operation.peer));
+    text += ", with " + named(peers.back());
+  }
+  return {text + ": " + reason, std::move(peers)};
+}
+
+void Progress::check_deadlines(Clock::time_point now) {
+  for (const InFlight& flight : in_flight_) {
+    if (now >= flight.deadline) {
+      fail(std::make_exception_ptr(timed_out(flight.operation)));
+      return;
+    }
+  }
+}
+
+TimeoutError Progress::timed_out(const Operation& operation) {
+  std::string text = operation.name + " timed out after " + seconds(operation.timeout);
+  std::vector<Peer> peers;
+  if (operation.partners == Operation::Partners::kOne) {
+    peers.push_back(roll_call_.peer(operation.peer));
+    text += ", waiting for " + named(peers.back());
+  } else if (operation.partners == Operation::Partners::kAll) {
+    const auto missing = roll_call_.ask(collectives_started_, kRollCallPatience);
+    for (const auto& [peer, started] : missing) {
+      text += (peers.empty() ? ", waiting for " : ", ") + named(peer);
+      text += !started ? " (silent)"
+                       : " (has started " + std::to_string(*started) + " collectives, this rank " +
+                             std::to_string(collectives_started_) + ")";
+      peers.push_back(peer);
+    }
+    if (peers.empty()) {
+      text += "; every rank is there by now: the time-out is too short";
+    }
+  }
+  return {text, std::move(peers)};
+}
+
+void Progress::fail(std::exception_ptr error) {
+  if (!failure_) {
+    failure_ = std::move(error);
+    revoke(comm_);
+    drain();
+  }
+  for (auto& flight : std::exchange(in_flight_, {})) {
+    flight.operation.done(failure_, MPI_ANY_SOURCE);
+    if (!flight.requests.empty()) {
+      // MPI may still write to the buffers: they are never freed.
+      new Operation(std::move(flight.operation));  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): meant to leak
+    }
+  }
+}
+
+void Progress::drain() {
+  const auto deadline = Clock::now() + kDrainPatience;
+  for (InFlight& flight : in_flight_) {
+    auto& requests = flight.requests;
+    while (!requests.empty() && Clock::now() < deadline) {
+      int ended = 0;
+      if (MPI_Test(&requests.back(), &ended, MPI_STATUS_IGNORE) != MPI_SUCCESS || ended != 0) {
+        requests.pop_back();
+      } else {
+        std::this_thread::sleep_for(100us);
+      }
+    }
+  }
+}
+
+}  // namespace isochron

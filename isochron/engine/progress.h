@@ -1,0 +1,102 @@
+// One thread that starts MPI operations in the order they were submitted, drives all of them at once and reports each
+// when it ends. It waits with back-off, since MPI's own waiting burns a core that the backward pass needs.
+//
+// The first failure (a time-out, or any MPI error) ends the communicator's use:
+//   a) after a time-out, a roll call finds out who is missing;
+//   b) the communicator is revoked, where MPI can, so that the other ranks fail too instead of waiting;
+//   c) every started request is tested until it ends, since MPI may still write to its buffer;
+//   d) everything in flight, queued or submitted later reports the same error.
+// Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <mpi.h>
+
+#include "isochron/engine/backoff.h"
+#include "isochron/engine/error.h"
+#include "isochron/engine/roll_call.h"
+
+namespace isochron {
+
+struct Operation {
+  enum class Partners { kAll, kOne, kAny };
+  using Requests = std::vector<MPI_Request>;
+
+  std::string name;  // for errors: "allreduce of 1024 x Float"
+  Partners partners = Partners::kAll;
+  int peer = 0;  // of kOne
+  std::chrono::milliseconds timeout{0};
+  // Issues non-blocking calls on the communicator; may throw.
+  std::function<void(MPI_Comm, Requests&)> start;
+  // Called once, on the progress thread; `source` is the sender of what was received last. Must not throw. Owns, with
+  // `start`, the buffers.
+  std::function<void(std::exception_ptr error, int source)> done;
+};
+
+class Progress {
+ public:
+  // Collective over `parent`, which is duplicated.
+  Progress(MPI_Comm parent, Backoff backoff);
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  // Waits for what is in flight, each operation up to its time-out.
+  ~Progress();
+
+  // From any thread, but collectives in the same order on all ranks.
+  void submit(Operation operation);
+
+  // Ends everything with an error now. Returns at once.
+  void abort();
+
+  int rank() const { return roll_call_.rank(); }
+  int size() const { return roll_call_.size(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct InFlight {
+    Operation operation;
+    Operation::Requests requests;
+    Clock::time_point deadline;
+  };
+
+  void run();
+  // Waits for work, or the given time; false at the end.
+  bool take_work(std::deque<Operation>& fresh, std::chrono::nanoseconds pause);
+  void start(Operation operation);
+  // Whether anything ended.
+  bool advance();
+  bool test(InFlight& flight, int& source);
+  void check_deadlines(Clock::time_point now);
+  TimeoutError timed_out(const Operation& operation);
+  PeerLostError lost(const Operation& operation, const std::string& reason) const;
+  void fail(std::exception_ptr error);
+  void drain();
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  const Backoff backoff_;
+  RollCall roll_call_;
+  std::int64_t collectives_started_ = 0;
+  std::list<InFlight> in_flight_;
+  std::exception_ptr failure_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  std::deque<Operation> queue_;
+  bool stop_ = false;
+  bool abort_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace isochron
