@@ -1,0 +1,49 @@
+#!/bin/sh
+# Installs the Debian packages that building, testing and linting need and that are missing; fast if none is.
+set -eu
+
+packages="
+  g++ cmake ninja-build ccache git python3
+  clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev
+  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
+  libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libglpk-dev spin
+"
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "setup: no Debian here, so nothing is installed; needed:" $packages >&2
+  exit 0
+fi
+
+# shellcheck disable=SC2016,SC2086  # dpkg-query expands the variables, not the shell; the packages are words
+known=$(dpkg-query --show --showformat='${Package}=${db:Status-Status} ' $packages 2>/dev/null) || true
+missing=""
+for package in $packages; do
+  case " $known" in
+    *" $package=installed "*) ;;
+    *) missing="$missing $package" ;;
+  esac
+done
+[ -n "$missing" ] || exit 0
+
+as_root=""
+if [ "$(id -u)" != 0 ]; then
+  if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+    echo "setup: packages are missing and installing them needs root; run: apt-get install$missing" >&2
+    exit 2
+  fi
+  as_root="sudo"
+fi
+
+install() {
+  # shellcheck disable=SC2086  # words are meant to split
+  $as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install --quiet --quiet --yes --no-install-recommends $missing >&2
+}
+
+echo "setup: installing$missing" >&2
+# The package lists may be absent or older than the archive: then fetch them and try once more.
+if ! install; then
+  echo "setup: fetching the package lists" >&2
+  $as_root apt-get update --quiet --quiet >&2
+  install
+fi
