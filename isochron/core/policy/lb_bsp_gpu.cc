@@ -93,7 +93,11 @@ std::optional<LbBspGpu::Pair> LbBspGpu::find_pair(const Roster& roster, std::spa
   if (!straggler || !leader) {
     return std::nullopt;
   }
-  return Pair{*straggler, *leader, mean[*straggler], mean[*leader]};
+  return Pair{
+      .straggler = *straggler,
+      .leader = *leader,
+      .straggler_seconds = mean[*straggler],
+      .leader_seconds = mean[*leader]};
 }
 
 std::int64_t LbBspGpu::unit_of(const Roster& roster, const Pair& pair) {
