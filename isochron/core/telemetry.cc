@@ -39,7 +39,7 @@ std::vector<Reading> align(const StepTelemetry& telemetry, const Roster& roster)
           roster.workers.begin(),
           [](const WorkerTelemetry& report, const Worker& worker) { return report.worker == worker.id; });
   if (in_order) {
-    std::transform(telemetry.workers.begin(), telemetry.workers.end(), readings.begin(), checked);
+    std::ranges::transform(telemetry.workers, readings.begin(), checked);
     return readings;
   }
   std::unordered_map<WorkerId, std::size_t> place;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "isochron/core/allocate/allocate.h"
+
 namespace isochron {
 namespace {
 
@@ -32,6 +34,20 @@ void validate_worker(const Worker& worker) {
   }
 }
 
+void check_batch_fits(const Roster& roster) {
+  std::vector<Slot> slots;
+  slots.reserve(roster.workers.size());
+  for (const Worker& worker : roster.workers) {
+    slots.push_back(
+        {.curve = {},
+         .offset_seconds = worker.offset_seconds,
+         .min_batch = worker.min_batch,
+         .max_batch = worker.max_batch,
+         .granularity = worker.granularity});
+  }
+  check_feasible(slots, roster.global_batch);
+}
+
 }  // namespace
 
 void Roster::validate() const {
@@ -51,6 +67,7 @@ void Roster::validate() const {
   if (const auto twin = std::ranges::adjacent_find(ids); twin != ids.end()) {
     throw std::invalid_argument("worker id " + std::to_string(*twin) + " is there twice; permitted: distinct ids");
   }
+  check_batch_fits(*this);
 }
 
 }  // namespace isochron

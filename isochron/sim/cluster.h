@@ -58,10 +58,10 @@ enum class Event : std::uint8_t { kNone, kKill, kStop, kContinue, kJoin };
 
 /// Something that happens at a step boundary: a new speed, or an event.
 struct Change {
-  std::optional<std::int64_t> at_step;  // exactly one of the two is set
-  std::optional<double> at_seconds;
-  std::string worker;           // by name; "*": all
-  std::optional<double> cores;  // the new speed
+  std::optional<std::int64_t> at_step = std::nullopt;  // exactly one of the two is set
+  std::optional<double> at_seconds = std::nullopt;
+  std::string worker;                          // by name; "*": all
+  std::optional<double> cores = std::nullopt;  // the new speed
   Event event = Event::kNone;
 };
 

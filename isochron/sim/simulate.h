@@ -1,7 +1,18 @@
 // Runs a policy on a cluster in simulated time: discrete events, deterministic for a seed.
 //
 // Noise is a pure function of (seed, worker, step), so every policy sees the same. The pseudo-policy "oracle" knows the
-// true speeds and curves of the coming step, not its noise, and splits by the exact allocator: the yardstick.
+// true speeds and curves of the coming step, not its noise, and splits by the exact allocator: the yardstick. The
+// "late-oracle" knows those of the step before.
+//
+// BSP: all workers compute, exchange (see exchange.h) and go on together; a step takes as long as its slowest worker.
+// ASP and SSP: each worker pushes to and pulls from a parameter server when it is done; SSP holds a worker back that is
+// more than `staleness` iterations ahead of the slowest. New batch sizes are decided whenever every worker has reported
+// since the last decision, and hold from a worker's next iteration. A "step" of theirs is B samples pushed, a run is
+// as many samples as under BSP, and noise and interference follow each worker's own iterations.
+//
+// A kill loses the step (BSP) or the worker's iteration (ASP, SSP) it falls into. A worker that is stopped computes
+// nothing until it continues. A new speed holds from the next step or iteration. What changes nothing (the kill of a
+// worker that is not there) is ignored.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +43,11 @@ struct Options {
   std::int64_t staleness = 0;  // SSP only: how far a worker may run ahead of the slowest
   Network network;
   RateOptions rate;
+  double failure_seconds = 0.05;  // BSP: from a kill until the others have noticed and go on, >= 0
+  bool nominal_weights = false;   // tell the policies the workers' cores, as weights
+
+  /// Throws std::invalid_argument naming the field, the value and what is permitted.
+  void validate() const;
 };
 
 struct Quantiles {
@@ -45,26 +61,44 @@ struct Result {
   std::string policy;
   std::int64_t steps = 0;
   double total_seconds = 0.0;
+  double first_step_seconds = 0.0;
   double samples_per_second = 0.0;
   Quantiles step_seconds;
   double balance = 0.0;     // mean over steps of mean_k t_k / max_k t_k
-  double efficiency = 0.0;  // ideal time / achieved time; ideal: all workers at their noise-free speed all the time
-  std::int64_t adjustments = 0;       // steps before which the split changed
-  std::int64_t steps_to_balance = 0;  // see docs/simulator.md
-  double recovery_steps_p50 =
-      0.0;  // steps until back within 3 % of the oracle's expected time after a change of >= 20 %
+  double efficiency = 0.0;  // ideal / achieved time; a step's ideal is B / sum_k of k's true speed at a large batch
+  std::int64_t adjustments = 0;  // steps before which the split changed
+
+  // A split is good if its expected time, E[max_k t_k] at the true speeds, is within 3 % of that of the oracle's split.
+  std::int64_t steps_to_balance = 0;  // steps before the first with a good split; `steps` if there was none
+  std::int64_t speed_changes = 0;     // times that a worker's speed changed by a factor of 1.2 or more between steps
+  double recovery_steps_p50 = 0.0;    // steps from such a change until a good split; 1: only the step it came with
   double recovery_steps_p90 = 0.0;
-  double time_over_oracle = 0.0;  // total seconds / the oracle's on the same noise, without the blind first step
-  double mean_staleness = 0.0;    // ASP and SSP
+
+  double time_over_oracle = 0.0;  // see time_over(); filled in by compare()
+  double mean_staleness = 0.0;    // ASP and SSP: updates by others between a worker's pull and its push
   std::int64_t max_staleness = 0;
+  std::int64_t max_lead = 0;              // ASP and SSP: iterations a worker was ahead of the slowest when it started
   std::vector<std::int64_t> batch_sizes;  // of the last step
 };
 
-/// Called once per finished step (BSP) or push (ASP, SSP).
+/// Called once per finished step (BSP) or push (ASP, SSP; the record's step is the worker's iteration).
 using Recorder = std::function<void(const StepRecord&)>;
+/// Called once per change of the cluster that took effect.
+using EventRecorder = std::function<void(const EventRecord&)>;
 
-/// `policy` is a specification for make_policy, or "oracle". Throws std::invalid_argument on bad options.
+/// `policy` is a specification for make_policy, "oracle" or "late-oracle". Throws std::invalid_argument on bad options.
 [[nodiscard]] Result simulate(
-    const ClusterSpec& cluster, const Options& options, const std::string& policy, const Recorder& record = {});
+    const ClusterSpec& cluster,
+    const Options& options,
+    const std::string& policy,
+    const Recorder& record = {},
+    const EventRecorder& record_event = {});
+
+/// Total seconds over the oracle's on the same noise, both without the first step, in which nothing is known yet.
+[[nodiscard]] double time_over(const Result& result, const Result& oracle);
+
+/// Each policy on the same noise, with its time over the oracle's, which runs once.
+[[nodiscard]] std::vector<Result> compare(
+    const ClusterSpec& cluster, const Options& options, const std::vector<std::string>& policies);
 
 }  // namespace isochron::sim

@@ -18,14 +18,15 @@ class UniformSplit {
         remainder_(total % granularity_),
         need_(total / granularity_) {
     bounds_.reserve(slots.size());
+    units_.resize(slots.size(), 0);
     for (const Slot& slot : slots) {
       bounds_.push_back(unit_bounds(slot, total));
       need_ -= bounds_.back().first;
     }
   }
 
-  std::vector<std::int64_t> solve() {
-    fill_to(LevelSearch(slots_, bounds_, need_).level());
+  std::vector<std::int64_t> solve() && {
+    fill_to_level();
     add_one_by_one();
     for (std::size_t k = 0; k < slots_.size(); ++k) {
       units_[k] = (bounds_[k].first + units_[k]) * granularity_;
@@ -38,50 +39,39 @@ class UniformSplit {
   struct NextUnit {
     double seconds;  // when it would be finished
     std::size_t worker;
-    bool operator>(const NextUnit& other) const {
-      return seconds != other.seconds ? seconds > other.seconds : worker > other.worker;
-    }
+    auto operator<=>(const NextUnit&) const = default;
   };
 
+  [[nodiscard]] bool full(std::size_t k) const { return units_[k] == bounds_[k].more; }
+
   [[nodiscard]] double next_seconds(std::size_t k) const {
-    if (units_[k] == bounds_[k].more) {
-      return kInfinity;
-    }
     return finish_seconds(slots_[k], (bounds_[k].first + units_[k] + 1) * granularity_);
   }
 
-  /// Gives every worker all units it finishes within `level`, or within a level a little lower if they are too many:
-  /// either they are exactly enough, or `level` is below the optimum and an optimal split has them all.
-  void fill_to(double level) {
+  /// Gives every worker all units it finishes within the level, or within a level a little lower if they are too
+  /// many: either they are exactly enough, or the level is below the optimum and an optimal split has them all.
+  void fill_to_level() {
+    const LevelSearch search(slots_, bounds_, need_ * granularity_);
+    double level = search.level();
     double step = std::max(level * 0x1p-48, std::numeric_limits<double>::min());
-    while (!try_fill(level)) {
+    while (!try_fill(search, level)) {
       level -= step;
       step *= 16.0;
     }
   }
 
-  bool try_fill(double level) {
+  bool try_fill(const LevelSearch& search, double level) {
     left_ = need_;
-    units_.clear();
     for (std::size_t k = 0; k < slots_.size() && left_ >= 0; ++k) {
-      units_.push_back(units_within(slots_[k], bounds_[k], level, guess_units(slots_[k], bounds_[k], level)));
-      left_ -= units_.back();
+      units_[k] = units_within(slots_[k], bounds_[k], level, search.guess_units(k, level));
+      left_ -= units_[k];
     }
     return left_ >= 0;
   }
 
   /// The units still missing, each to the worker that finishes it first; a plateau counts as one block.
   void add_one_by_one() {
-    if (left_ == 0) {
-      return;
-    }
-    std::vector<NextUnit> heap;
-    for (std::size_t k = 0; k < slots_.size(); ++k) {
-      if (units_[k] < bounds_[k].more) {
-        heap.push_back({next_seconds(k), k});
-      }
-    }
-    std::ranges::make_heap(heap, std::greater{});
+    std::vector<NextUnit> heap = first_to_finish();
     while (left_ > 0) {
       ISO_CHECK(!heap.empty(), "the allocator ran out of room in a feasible problem");
       std::ranges::pop_heap(heap, std::greater{});
@@ -89,13 +79,36 @@ class UniformSplit {
       const std::int64_t block = std::min(left_, block_size(next));
       units_[next.worker] += block;
       left_ -= block;
-      if (units_[next.worker] < bounds_[next.worker].more) {
+      if (full(next.worker)) {
+        heap.pop_back();
+      } else {
         next.seconds = next_seconds(next.worker);
         std::ranges::push_heap(heap, std::greater{});
-      } else {
-        heap.pop_back();
       }
     }
+  }
+
+  /// The workers that may get one of the missing units, the first to finish on top: as many as there are units.
+  [[nodiscard]] std::vector<NextUnit> first_to_finish() const {
+    const auto most = static_cast<std::size_t>(left_);
+    std::vector<NextUnit> heap;  // at first with the last to finish on top, to be driven out
+    for (std::size_t k = 0; k < slots_.size(); ++k) {
+      if (full(k) || most == 0) {
+        continue;
+      }
+      const NextUnit next{.seconds = next_seconds(k), .worker = k};
+      if (heap.size() == most) {
+        if (!(heap.front() > next)) {
+          continue;
+        }
+        std::ranges::pop_heap(heap, std::less{});
+        heap.pop_back();
+      }
+      heap.push_back(next);
+      std::ranges::push_heap(heap, std::less{});
+    }
+    std::ranges::make_heap(heap, std::greater{});
+    return heap;
   }
 
   /// How many units of the worker are finished at the same moment as its next one.

@@ -42,9 +42,4 @@ std::int64_t units_within(const Slot& slot, const UnitBounds& bounds, double sec
   return low;
 }
 
-double guess_units(const Slot& slot, const UnitBounds& bounds, double seconds) {
-  const double batch = slot.curve.capacity(seconds - slot.offset_seconds);
-  return batch / static_cast<double>(slot.granularity) - static_cast<double>(bounds.first);
-}
-
 }  // namespace isochron::detail

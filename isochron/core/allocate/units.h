@@ -34,7 +34,4 @@ inline bool has_room(const Slot& slot, std::int64_t batch, std::int64_t extra) {
 /// How many of the units in `bounds.more` the slot finishes within `seconds`; exact. `guess` is where to look first.
 std::int64_t units_within(const Slot& slot, const UnitBounds& bounds, double seconds, double guess);
 
-/// The guess for units_within from the curve's inverse.
-double guess_units(const Slot& slot, const UnitBounds& bounds, double seconds);
-
 }  // namespace isochron::detail

@@ -46,7 +46,7 @@ class Controller {
   const Decision& observe(const StepTelemetry& telemetry);
 
   /// Feeds the AdaScale rule; the others ignore it.
-  void observe(const GradientMoments& moments) { rate_.observe(moments); }
+  void observe_gradients(const GradientMoments& moments) { rate_.observe(moments); }
 
   /// A join, a departure or a changed bound between two steps; B stays. Throws like the constructor, changing nothing.
   const Decision& change_workers(std::vector<Worker> workers);

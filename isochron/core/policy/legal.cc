@@ -26,7 +26,10 @@ bool is_grained(const Worker& worker, std::int64_t batch, std::int64_t smallest,
 }  // namespace
 
 std::optional<std::vector<std::int64_t>> as_legal(const Roster& roster, std::span<const double> wished) {
-  const double global_batch = static_cast<double>(roster.global_batch);
+  if (wished.size() != roster.workers.size()) {
+    return std::nullopt;
+  }
+  const auto global_batch = static_cast<double>(roster.global_batch);
   const std::int64_t smallest = std::ranges::min(roster.workers, {}, &Worker::granularity).granularity;
   std::int64_t remainder = roster.global_batch % smallest;
   std::int64_t left = roster.global_batch;

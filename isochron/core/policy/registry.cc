@@ -3,6 +3,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "isochron/core/policy/dlb.h"
+#include "isochron/core/policy/isochron.h"
+#include "isochron/core/policy/lb_bsp.h"
+#include "isochron/core/policy/lbb.h"
+#include "isochron/core/policy/omnilearn.h"
 #include "isochron/core/policy/static.h"
 #include "isochron/core/policy/uniform.h"
 
@@ -27,6 +32,17 @@ struct Entry {
 constexpr Entry kPolicies[] = {
     {"uniform", "equal shares", make<UniformPolicy, UniformOptions>},
     {"static", "shares in proportion to given weights", make<StaticPolicy, StaticOptions>},
+    {"omnilearn",
+     "proportional control of iteration times (ACSOS 2020, TPDS 2025)",
+     make<OmniLearnPolicy, OmniLearnOptions>},
+    {"lb-bsp", "split by predicted speeds, or by trial moves on GPUs (SoCC 2020)", make<LbBspPolicy, LbBspOptions>},
+    {"lbb",
+     "profile, cubic fit and integer solution, then single moves (J. Supercomputing 2024)",
+     make<LbbPolicy, LbbOptions>},
+    {"dlb", "shares in proportion to share over mean time, once per epoch", make<DlbPolicy, DlbOptions>},
+    {"isochron",
+     "learned time curves, least expected step time, moves that pay",
+     make<IsochronPolicy, IsochronOptions>},
 };
 
 }  // namespace

@@ -1,12 +1,13 @@
 // The run log: JSON lines, one header, then one line per step and per event. Everything that draws or proves reads it.
 //
-// This file only turns records into text (no I/O); isochron/io reads it back. Fields that are unknown are left out;
-// numbers that JSON cannot hold (NaN, infinities) become null.
+// This file only turns records into text (no I/O); isochron/io reads it back. Each line is an object whose `type` is
+// "run" (the header), "step" or "event". What a step says of its workers is in columns: `workers` holds the ids, and
+// `batch_sizes`, `starts`, `compute_seconds`, `wait_seconds` and `exchange_seconds` one entry for each. Fields that are
+// unknown are left out; numbers that JSON cannot hold (NaN, infinities) become null.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "isochron/core/policy/policy.h"
@@ -29,8 +30,10 @@ struct RunHeader {
     WorkerId id = 0;
     std::string name;
     std::string kind;
+    bool operator==(const Member&) const = default;
   };
   std::vector<Member> workers;
+  bool operator==(const RunHeader&) const = default;
 };
 
 struct WorkerStep {
@@ -40,6 +43,7 @@ struct WorkerStep {
   double compute_seconds = 0.0;   // to the last local gradient
   double wait_seconds = 0.0;      // for the others
   double exchange_seconds = 0.0;  // communication that did not overlap
+  bool operator==(const WorkerStep&) const = default;
 };
 
 struct StepRecord {
@@ -53,6 +57,7 @@ struct StepRecord {
   std::string words;
   double loss = kUnknown;
   std::int64_t staleness = -1;  // ASP and SSP: of this push; -1: does not apply
+  bool operator==(const StepRecord&) const = default;
 };
 
 struct EventRecord {
@@ -61,16 +66,12 @@ struct EventRecord {
   std::string event;  // "kill", "stop", "continue", "join", "speed", "out-of-memory", …
   WorkerId worker = 0;
   std::string words;
+  bool operator==(const EventRecord&) const = default;
 };
 
 /// One line each, without the line feed.
 std::string to_json(const RunHeader& header);
 std::string to_json(const StepRecord& record);
 std::string to_json(const EventRecord& record);
-
-/// `text` as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
-std::string json_string(std::string_view text);
-/// The shortest decimal text that reads back as the same number; "null" for NaN and infinities.
-std::string json_number(double value);
 
 }  // namespace isochron

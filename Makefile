@@ -1,0 +1,52 @@
+# `make help` lists the goals. A bare Debian 12 with make and git is enough: scripts/setup.sh installs the rest.
+cmake := cmake --preset
+seconds ?= 60  # of `make fuzz`, per target
+
+.PHONY: all setup demo test asan tsan core-only fuzz lint format bench golden test-count clean help
+
+all: setup ## build everything; the program is build/isochron
+	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
+	@cmake --build build/dev
+	@ln -sfn dev/bin/isochron build/isochron
+
+setup: ## install the Debian packages that are missing
+	@scripts/setup.sh
+
+demo: all ## simulate all policies on a cluster of four unequal workers
+	build/isochron simulate --cluster hl8 --policy uniform,omnilearn,lb-bsp,lbb,dlb,isochron \
+	  --global-batch 128 --steps 500 --noise 0.05
+
+test: setup ## run every check there is: build, tests, lint, core-only, sanitizers, fuzzers
+	@scripts/test.py dev lint core-only asan tsan fuzz
+	@ln -sfn dev/bin/isochron build/isochron
+
+asan tsan core-only: setup ## build and run the tests with this preset
+	@scripts/test.py $@
+
+fuzz: setup ## run every fuzz target for seconds=60
+	@scripts/test.py fuzz --fuzz-seconds $(seconds)
+
+lint: setup ## check format, clang-tidy, headers, layers and the tree
+	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
+	@scripts/lint.sh
+
+format: setup ## lay out the sources as .clang-format says
+	@git ls-files '*.h' '*.cc' | xargs clang-format-19 -i
+
+bench: setup ## run the benchmarks (optimised build); JSON goes to build/bench
+	@$(cmake) release --log-level=WARNING
+	@cmake --build build/release
+	@scripts/bench.sh
+
+golden: all ## regenerate the golden traces; look at the difference before you commit it
+	@ISOCHRON_UPDATE_GOLDEN=1 ctest --test-dir build/dev --output-on-failure -R '[Gg]olden'
+	@git status --short tests
+
+test-count: setup ## write the number of tests that must run into tests/expected_count
+	@scripts/test.py dev core-only asan tsan --update-count
+
+clean: ## remove everything that was built
+	rm -rf build
+
+help: ## list the goals
+	@sed -n 's/^\([a-z][a-z -]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 22

@@ -1,0 +1,412 @@
+#include "isochron/core/policy/isochron.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <stdexcept>
+
+#include "isochron/core/policy/per_worker.h"
+#include "isochron/core/predict/expected_max.h"
+#include "isochron/core/random/normal.h"
+
+namespace isochron {
+namespace {
+
+std::vector<double> as_wishes(std::span<const std::int64_t> batches) {
+  return {batches.begin(), batches.end()};
+}
+
+std::int64_t samples_moved(std::span<const std::int64_t> from, std::span<const std::int64_t> to) {
+  std::int64_t moved = 0;
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    moved += std::max<std::int64_t>(0, to[k] - from[k]);
+  }
+  return moved;
+}
+
+std::string percent(double share) {
+  const auto tenths = static_cast<std::int64_t>(std::lround(std::clamp(share, 0.0, 1.0) * 1000.0));
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
+}
+
+}  // namespace
+
+void IsochronOptions::describe(OptionTable& table) {
+  table.flag("risk", risk, "minimise the expected maximum; off: balance the expected times");
+  table.flag("shape", shape, "learn overheads and plateaus; off: every time curve is linear");
+  table.flag("two-hypotheses", two_hypotheses, "hold outliers back until confirmed; off: follow every reading");
+  table.flag("rent-or-buy", rent_or_buy, "move when the gain has paid for it; off: take every expected gain");
+  table.flag("common-mode", common_mode, "take out slowdowns that all workers share");
+  table.number("price", price, 0.0, 100.0, "price of a move, in steps");
+  table.number("false-alarm", false_alarm, 1e-9, 0.5, "chance per step that noise alone makes an outlier");
+  table.number("forgetting", forgetting, 0.5, 1.0, "weight of past likelihood at every step");
+  table.choice("start", start, {"equal", "weights"}, "first split: equal shares, or the workers' nominal speeds");
+}
+
+Proposal IsochronPolicy::start(const Roster& roster, std::span<const std::int64_t> current) {
+  meet(roster);
+  const bool first = current.empty();
+  if (std::ranges::any_of(tracks_, &Track::seen)) {
+    Outlook view = outlook();
+    gain_ = 0.0;
+    return {as_wishes(best_split(roster, view).batches), Reason::kRosterChanged, "dealt anew over the changed workers"};
+  }
+  const Reason reason = first ? Reason::kStarted : Reason::kRosterChanged;
+  const bool weights_known = std::ranges::all_of(roster.workers, [](const Worker& w) { return w.weight > 0.0; });
+  if (options_.start == "weights" && weights_known) {
+    std::vector<double> weights;
+    std::ranges::transform(roster.workers, std::back_inserter(weights), &Worker::weight);
+    return {proportional_split(roster, weights), reason, "split by nominal speeds until the first readings are in"};
+  }
+  return {equal_split(roster), reason, "equal shares until the first readings are in"};
+}
+
+void IsochronPolicy::meet(const Roster& roster) {
+  if (!grid_) {
+    typical_batch_ = static_cast<double>(roster.global_batch) / static_cast<double>(roster.workers.size());
+    grid_.emplace(typical_batch_);
+  }
+  tracks_ = Succession(ids_, roster).carry_over(tracks_, Track{});
+  ids_ = ids_of(roster);
+}
+
+Proposal IsochronPolicy::observe(
+    const Roster& roster, std::span<const Reading> readings, std::span<const std::int64_t> current) {
+  if (std::ranges::none_of(readings, &Reading::valid)) {
+    return keep(current, Reason::kNoTelemetry, "no worker sent a usable reading");
+  }
+  if (options_.shape) {
+    learn_shapes(roster, readings);
+  }
+  const double changes_before = changes_;
+  learn_scales(readings);
+
+  Outlook view = outlook();
+  const auto [wished, wished_seconds, bet] = best_split(roster, view);
+  const auto suspect = std::ranges::find_if(tracks_, &Track::suspected);
+  const std::string suspicion =
+      suspect == tracks_.end() ? ""
+                               : "worker " + std::to_string(ids_[static_cast<std::size_t>(suspect - tracks_.begin())]) +
+                                     " gave a reading too odd to be noise";
+  if (std::ranges::equal(wished, current)) {
+    return keep(
+        current,
+        suspicion.empty() ? Reason::kKept : Reason::kOutlier,
+        suspicion.empty() ? "the split is the best known" : suspicion + "; held until another confirms it");
+  }
+  const double gain = 1.0 - wished_seconds / cost(roster, view, current);
+  gain_ = std::max(0.0, gain_ + gain);
+  if (gain_ <= (options_.rent_or_buy ? options_.price : 0.0)) {
+    return keep(
+        current,
+        suspicion.empty() ? Reason::kKept : Reason::kOutlier,
+        suspicion.empty() ? "a gain of " + percent(gain) + " a step has not paid for the move yet"
+                          : suspicion + "; held until another confirms it");
+  }
+  gain_ = 0.0;
+  const bool changed = bet || changes_ > changes_before;
+  const std::string words = "moved " + std::to_string(samples_moved(current, wished)) + " samples for a step " +
+                            percent(gain) + " shorter" +
+                            (bet ? "; " + suspicion + ", a change of speed is the better bet" : "");
+  return {as_wishes(wished), changed ? Reason::kSpeedChanged : Reason::kRebalanced, words};
+}
+
+void IsochronPolicy::learn_shapes(const Roster& roster, std::span<const Reading> readings) {
+  bool learned = false;
+  for (std::size_t k = 0; k < tracks_.size(); ++k) {
+    Track& track = tracks_[k];
+    const auto batch = static_cast<double>(readings[k].batch);
+    if (track.seen && readings[k].valid && batch != track.last_batch) {
+      const double change = std::log(readings[k].seconds) - track.last_log_seconds;
+      learned |= track.evidence.weigh(*grid_, track.last_batch, batch, change, track.scale.belief().noise);
+    }
+  }
+  if (!learned) {
+    return;
+  }
+  std::vector<const ShapeEvidence*> evidence;
+  std::vector<const std::string*> kinds;
+  for (std::size_t k = 0; k < tracks_.size(); ++k) {
+    evidence.push_back(&tracks_[k].evidence);
+    kinds.push_back(&roster.workers[k].kind);
+  }
+  const std::vector<std::size_t> chosen = choose_shapes(evidence, kinds);
+  for (std::size_t k = 0; k < tracks_.size(); ++k) {
+    Track& track = tracks_[k];
+    if (track.seen && chosen[k] != track.shape) {
+      // The scale was learned at the last batch: what the curve says there must not change.
+      const double shift = std::log(shape_of(track)(track.last_batch) / (*grid_)[chosen[k]](track.last_batch));
+      track.scale.shift(shift);
+      track.last_reading += shift;
+    }
+    track.shape = chosen[k];
+  }
+}
+
+void IsochronPolicy::learn_scales(std::span<const Reading> readings) {
+  struct Update {
+    Track* track;
+    double reading;
+    double doubt;
+    LevelBelief prior;
+  };
+  std::vector<Update> updates;
+  std::vector<double> errors;
+  for (std::size_t k = 0; k < tracks_.size(); ++k) {
+    Track& track = tracks_[k];
+    if (!readings[k].valid) {
+      if (track.seen) {
+        track.scale.predict(0.0);
+      }
+      continue;
+    }
+    const auto batch = static_cast<double>(readings[k].batch);
+    const double log_seconds = std::log(readings[k].seconds);
+    const double reading = log_seconds - std::log(shape_of(track)(batch));
+    if (!track.seen) {
+      track.seen = true;
+      track.scale.reset(reading);
+      track.last_reading = reading;
+    } else {
+      const double doubt = batch == track.last_batch ? 0.0 : track.evidence.doubt(std::log(batch / track.last_batch));
+      track.scale.predict(doubt);
+      updates.push_back({&track, reading, doubt, track.scale.belief()});
+      errors.push_back(reading - updates.back().prior.level);
+    }
+    track.last_batch = batch;
+    track.last_log_seconds = log_seconds;
+  }
+  const double shared = options_.common_mode ? common_mode_.estimate(errors) : 0.0;
+  const double critical = normal_quantile(1.0 - options_.false_alarm / (2.0 * static_cast<double>(tracks_.size())));
+  for (const auto& [track, raw, doubt, prior] : updates) {
+    const double reading = raw - shared;
+    const double surprise = (reading - prior.level) / std::sqrt(prior.noise + prior.variance);
+    const double previous = track->last_reading;
+    const LevelBank::Verdict verdict = judge(*track, reading, surprise, critical);
+    track->scale.update(
+        {.reading = reading,
+         .verdict = verdict,
+         .jumped_to = 0.5 * (reading + previous),
+         .learn_noise = doubt < prior.noise,
+         .forgetting = options_.forgetting});
+  }
+  LevelBank::PerFilter pooled{};
+  for (const Track& track : tracks_) {
+    if (track.seen) {
+      std::ranges::transform(pooled, track.scale.log_likelihood(), pooled.begin(), std::plus<>());
+    }
+  }
+  for (Track& track : tracks_) {
+    if (track.seen) {
+      track.scale.weigh(pooled);
+    }
+  }
+}
+
+LevelBank::Verdict IsochronPolicy::judge(Track& track, double reading, double surprise, double critical) {
+  const double before = track.last_surprise;
+  track.last_reading = reading;
+  track.last_surprise = surprise;
+  if (!options_.two_hypotheses) {
+    return LevelBank::Verdict::kOrdinary;
+  }
+  // Two readings on the same side: together as unlikely as one outlier, each at least half of one.
+  const bool confirmed = surprise * before > 0.0 && std::abs(surprise + before) > std::numbers::sqrt2 * critical &&
+                         std::min(std::abs(surprise), std::abs(before)) > critical / 2.0;
+  if (track.suspected) {
+    (confirmed ? changes_ : spikes_) += 1.0;
+  }
+  track.suspected = !confirmed && std::abs(surprise) > critical;
+  if (confirmed) {
+    track.last_surprise = 0.0;
+    return LevelBank::Verdict::kChanged;
+  }
+  return track.suspected ? LevelBank::Verdict::kHold : LevelBank::Verdict::kOrdinary;
+}
+
+IsochronPolicy::Outlook IsochronPolicy::outlook() const {
+  const std::vector<double> noise = noise_estimates();
+  Outlook view;
+  double slowest = -std::numeric_limits<double>::infinity();
+  for (std::size_t k = 0; k < tracks_.size(); ++k) {
+    if (!tracks_[k].seen) {
+      view.scales.push_back(kUnknown);
+      view.sigmas.push_back(0.0);
+      continue;
+    }
+    const LevelBelief belief = tracks_[k].scale.belief();
+    view.scales.push_back(std::exp(belief.level));
+    view.sigmas.push_back(std::sqrt(noise[k] * (1.0 + belief.variance / belief.noise)));
+    slowest = std::max(slowest, view.scales.back());
+  }
+  // A worker not seen yet gets the share of the slowest, so that it does not hold up the others.
+  std::ranges::replace_if(view.scales, [](double scale) { return std::isnan(scale); }, slowest);
+  return view;
+}
+
+std::vector<double> IsochronPolicy::noise_estimates() const {
+  // Empirical Bayes: few readings say little about a variance (2 / n on its logarithm), so each estimate is drawn
+  // towards the mean over workers, the more so the less they differ beyond that.
+  constexpr double kNone = 1e-8;
+  constexpr double kLongestMemory = 50.0;
+  double count = 0.0;
+  double sum = 0.0;
+  double squares = 0.0;
+  double doubt = 0.0;
+  std::vector<double> logs(tracks_.size(), 0.0);
+  for (std::size_t k = 0; k < tracks_.size(); ++k) {
+    const LevelBank& scale = tracks_[k].scale;
+    if (!tracks_[k].seen || scale.readings() == 0.0) {
+      continue;
+    }
+    logs[k] = std::log(scale.unbiased_noise());
+    count += 1.0;
+    sum += logs[k];
+    squares += logs[k] * logs[k];
+    doubt += 2.0 / std::min(scale.readings(), kLongestMemory);
+  }
+  if (count == 0.0) {
+    return std::vector<double>(tracks_.size(), kNone);
+  }
+  const double mean = sum / count;
+  const double apart = std::max(0.0, squares / count - mean * mean - doubt / count);
+  std::vector<double> noise(tracks_.size(), std::exp(mean));
+  for (std::size_t k = 0; k < tracks_.size(); ++k) {
+    const double readings = std::min(tracks_[k].scale.readings(), kLongestMemory);
+    if (tracks_[k].seen && readings > 0.0 && apart > 0.0) {
+      noise[k] = std::exp(mean + (logs[k] - mean) * apart / (apart + 2.0 / readings));
+    }
+  }
+  return noise;
+}
+
+IsochronPolicy::Choice IsochronPolicy::best_split(const Roster& roster, Outlook& view) const {
+  Choice best{.batches = split(roster, view.scales)};
+  best.bet = bet_on_suspects(roster, view, best.batches);
+  best.seconds = cost(roster, view, best.batches);
+  if (options_.risk) {
+    std::vector<std::int64_t> cautious = risk_split(roster, view);
+    const double seconds = cautious == best.batches ? best.seconds : cost(roster, view, cautious);
+    if (seconds < best.seconds) {
+      best.batches = std::move(cautious);
+      best.seconds = seconds;
+    }
+  }
+  return best;
+}
+
+std::vector<std::int64_t> IsochronPolicy::risk_split(const Roster& roster, const Outlook& view) const {
+  // At the optimum of E[max] the chance that k is the straggler equals k's share of the marginal speed.
+  const double speed = std::transform_reduce(
+      view.scales.begin(), view.scales.end(), 0.0, std::plus<>(), [](double scale) { return 1.0 / scale; });
+  std::vector<double> inflated(view.scales.size());
+  for (std::size_t k = 0; k < inflated.size(); ++k) {
+    const double share = 1.0 / view.scales[k] / speed;
+    inflated[k] = view.scales[k] * std::exp(view.sigmas[k] * normal_quantile(std::clamp(1.0 - share, 1e-6, 0.95)));
+  }
+  return split(roster, inflated);
+}
+
+bool IsochronPolicy::bet_on_suspects(const Roster& roster, Outlook& view, std::vector<std::int64_t>& plain) const {
+  if (std::ranges::none_of(tracks_, &Track::suspected)) {
+    return false;
+  }
+  std::vector<double> changed = view.scales;
+  for (std::size_t k = 0; k < tracks_.size(); ++k) {
+    if (tracks_[k].suspected) {
+      changed[k] = std::exp(tracks_[k].last_reading);
+    }
+  }
+  const std::vector<std::int64_t> bold = split(roster, changed);
+  const double chance = changes_ / (changes_ + spikes_);
+  const double won = step_seconds(roster, changed, plain) - step_seconds(roster, changed, bold);
+  const double lost = step_seconds(roster, view.scales, bold) - step_seconds(roster, view.scales, plain);
+  if (chance * won <= (1.0 - chance) * lost) {
+    return false;
+  }
+  plain = bold;
+  view.scales = std::move(changed);
+  return true;
+}
+
+std::vector<std::int64_t> IsochronPolicy::split(const Roster& roster, std::span<const double> scales) const {
+  std::vector<Slot> slots(scales.size());
+  for (std::size_t k = 0; k < slots.size(); ++k) {
+    const Worker& worker = roster.workers[k];
+    slots[k] = {
+        .curve = shape_of(tracks_[k]).curve(scales[k]),
+        .offset_seconds = worker.offset_seconds,
+        .min_batch = worker.min_batch,
+        .max_batch = worker.max_batch,
+        .granularity = worker.granularity};
+  }
+  return allocate(slots, roster.global_batch).batch_sizes;
+}
+
+double IsochronPolicy::step_seconds(
+    const Roster& roster, std::span<const double> scales, std::span<const std::int64_t> batches) const {
+  double longest = 0.0;
+  for (std::size_t k = 0; k < batches.size(); ++k) {
+    const double work = batches[k] == 0 ? 0.0 : scales[k] * shape_of(tracks_[k])(static_cast<double>(batches[k]));
+    longest = std::max(longest, roster.workers[k].offset_seconds + work);
+  }
+  return longest;
+}
+
+double IsochronPolicy::cost(const Roster& roster, const Outlook& view, std::span<const std::int64_t> batches) const {
+  return options_.risk ? expected_seconds(roster, view, batches) : step_seconds(roster, view.scales, batches);
+}
+
+double IsochronPolicy::expected_seconds(
+    const Roster& roster, const Outlook& view, std::span<const std::int64_t> batches) const {
+  std::vector<double> log_means;
+  std::vector<double> sigmas;
+  log_means.reserve(batches.size());
+  sigmas.reserve(batches.size());
+  for (std::size_t k = 0; k < batches.size(); ++k) {
+    const double work = batches[k] == 0 ? 0.0 : view.scales[k] * shape_of(tracks_[k])(static_cast<double>(batches[k]));
+    const double total = roster.workers[k].offset_seconds + work;
+    if (total > 0.0) {
+      // The offset is certain: only the worker's own part varies.
+      log_means.push_back(std::log(total));
+      sigmas.push_back(view.sigmas[k] * work / total);
+    }
+  }
+  return log_means.empty() ? 0.0 : expected_max(log_means, sigmas);
+}
+
+void IsochronPolicy::Track::exchange(StateExchange& state) {
+  state.field("seen", seen);
+  state.part("scale", scale);
+  state.part("evidence", evidence);
+  state.field("shape", shape);
+  if (shape >= ShapeGrid::kSize) {
+    throw std::invalid_argument("state field shape is " + std::to_string(shape) + "; permitted: below 36");
+  }
+  state.field("last_batch", last_batch);
+  state.field("last_log_seconds", last_log_seconds);
+  state.field("last_reading", last_reading);
+  state.field("last_surprise", last_surprise);
+  state.field("suspected", suspected);
+}
+
+void IsochronPolicy::exchange(StateExchange& state) {
+  state.field("typical_batch", typical_batch_);
+  state.parts("workers", tracks_);
+  if (tracks_.size() != ids_.size()) {
+    throw std::invalid_argument(
+        "state field workers has " + std::to_string(tracks_.size()) +
+        " entries; permitted: " + std::to_string(ids_.size()) + ", one for every worker");
+  }
+  state.part("common_mode", common_mode_);
+  state.field("changes", changes_);
+  state.field("spikes", spikes_);
+  state.field("gain", gain_);
+  if (state.restoring()) {
+    grid_.emplace(typical_batch_);
+  }
+}
+
+}  // namespace isochron

@@ -1,0 +1,16 @@
+// Consecutive positions of an epoch.
+#pragma once
+
+#include <cstdint>
+
+namespace isochron {
+
+struct Interval {
+  std::int64_t first = 0;
+  std::int64_t last = 0;  // one past the end
+
+  [[nodiscard]] std::int64_t size() const { return last - first; }
+  bool operator==(const Interval&) const = default;
+};
+
+}  // namespace isochron

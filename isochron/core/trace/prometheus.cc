@@ -1,0 +1,119 @@
+#include "isochron/core/trace/prometheus.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "isochron/core/trace/json.h"
+#include "isochron/core/trace/utf8.h"
+
+namespace isochron {
+namespace {
+
+/// key="value", with the escapes that the format asks for.
+std::string label(std::string_view key, std::string_view value) {
+  std::string text = std::string(key) + "=\"";
+  for (const char c : to_utf8(value)) {
+    if (c == '\n') {
+      text += "\\n";
+      continue;
+    }
+    if (c == '\\' || c == '"') {
+      text += '\\';
+    }
+    text += c;
+  }
+  return text + '"';
+}
+
+std::string number(double value) {
+  if (std::isnan(value)) {
+    return "NaN";
+  }
+  if (std::isinf(value)) {
+    return value > 0.0 ? "+Inf" : "-Inf";
+  }
+  return json_number(value);
+}
+
+std::string heading(std::string_view name, std::string_view type, std::string_view help) {
+  const std::string full(name);
+  return "# HELP " + full + ' ' + std::string(help) + "\n# TYPE " + full + ' ' + std::string(type) + '\n';
+}
+
+std::string metric(std::string_view name, std::string_view type, std::string_view help, double value) {
+  return heading(name, type, help) + std::string(name) + ' ' + number(value) + '\n';
+}
+
+/// mean_k t_k / max_k t_k over the workers that computed.
+double balance(const std::vector<WorkerStep>& workers) {
+  double sum = 0.0;
+  double longest = 0.0;
+  double count = 0.0;
+  for (const WorkerStep& worker : workers) {
+    if (worker.batch > 0) {
+      sum += worker.compute_seconds;
+      longest = std::max(longest, worker.compute_seconds);
+      count += 1.0;
+    }
+  }
+  return longest > 0.0 ? sum / count / longest : kUnknown;
+}
+
+}  // namespace
+
+PrometheusMetrics::PrometheusMetrics(RunHeader header) : header_(std::move(header)) {
+  for (const RunHeader::Member& member : header_.workers) {
+    labels_[member.id] = '{' + label("worker", member.name) + ',' + label("kind", member.kind) + '}';
+  }
+}
+
+void PrometheusMetrics::observe(const StepRecord& record) {
+  double batch = 0.0;
+  for (const WorkerStep& worker : record.workers) {
+    last_steps_[worker.id] = worker;
+    labels_.try_emplace(worker.id, '{' + label("worker", std::to_string(worker.id)) + '}');
+    batch += static_cast<double>(worker.batch);
+  }
+  last_ = record;
+  last_.workers.clear();
+  samples_per_second_ = record.seconds > 0.0 ? batch / record.seconds : kUnknown;
+  balance_ = balance(record.workers);
+  ++steps_;
+  samples_ += batch;
+  adjustments_ += record.changed ? 1 : 0;
+}
+
+void PrometheusMetrics::observe(const EventRecord& record) {
+  if (record.event == "kill") {
+    last_steps_.erase(record.worker);
+  }
+}
+
+std::string PrometheusMetrics::text() const {
+  const auto per_worker = [this](std::string_view name, std::string_view help, auto field) {
+    std::string text = heading(name, "gauge", help);
+    for (const auto& [id, step] : last_steps_) {
+      text += std::string(name) + labels_.at(id) + ' ' + number(static_cast<double>(step.*field)) + '\n';
+    }
+    return text;
+  };
+  return heading("isochron_run_info", "gauge", "The run; the value is always 1.") + "isochron_run_info{" +
+         label("program", header_.program) + ',' + label("version", header_.version) + ',' +
+         label("policy", header_.policy) + ',' + label("cluster", header_.cluster) + "} 1\n" +
+         metric("isochron_workers", "gauge", "Workers that are there.", static_cast<double>(last_steps_.size())) +
+         metric("isochron_step", "gauge", "Number of the last finished step.", static_cast<double>(last_.step)) +
+         metric("isochron_steps_total", "counter", "Finished steps.", static_cast<double>(steps_)) +
+         metric("isochron_samples_total", "counter", "Samples computed.", samples_) +
+         metric("isochron_adjustments_total", "counter", "Changes of the split.", static_cast<double>(adjustments_)) +
+         metric("isochron_step_seconds", "gauge", "Duration of the last step.", last_.seconds) +
+         metric("isochron_samples_per_second", "gauge", "Throughput of the last step.", samples_per_second_) +
+         metric("isochron_balance", "gauge", "Mean over longest compute time of the last step.", balance_) +
+         metric("isochron_learning_rate_factor", "gauge", "Of the last step.", last_.learning_rate_factor) +
+         per_worker("isochron_batch_size", "Samples of the worker in its last step.", &WorkerStep::batch) +
+         per_worker("isochron_compute_seconds", "Time to the last local gradient.", &WorkerStep::compute_seconds) +
+         per_worker("isochron_wait_seconds", "Time spent waiting for the others.", &WorkerStep::wait_seconds) +
+         per_worker("isochron_exchange_seconds", "Communication not overlapped.", &WorkerStep::exchange_seconds);
+}
+
+}  // namespace isochron

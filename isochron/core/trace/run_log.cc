@@ -1,0 +1,79 @@
+#include "isochron/core/trace/run_log.h"
+
+#include <cmath>
+
+#include "isochron/core/trace/json.h"
+
+namespace isochron {
+namespace {
+
+template <class T>
+std::string column(const std::vector<WorkerStep>& workers, T WorkerStep::* field) {
+  return json_array(workers, [field](const WorkerStep& worker) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return json_number(worker.*field);
+    } else {
+      return std::to_string(worker.*field);
+    }
+  });
+}
+
+}  // namespace
+
+std::string to_json(const RunHeader& header) {
+  JsonObject line;
+  line.text("type", "run")
+      .integer("schema", kRunLogSchema)
+      .text("program", header.program)
+      .text("version", header.version)
+      .text("policy", header.policy)
+      .text("cluster", header.cluster)
+      .integer("global_batch", header.global_batch)
+      .integer("seed", header.seed)
+      .raw("workers", json_array(header.workers, [](const RunHeader::Member& member) {
+             return JsonObject().integer("id", member.id).text("name", member.name).text("kind", member.kind).str();
+           }));
+  return line.str();
+}
+
+std::string to_json(const StepRecord& record) {
+  JsonObject line;
+  line.text("type", "step")
+      .integer("step", record.step)
+      .number("start", record.start_seconds)
+      .number("seconds", record.seconds)
+      .raw("workers", column(record.workers, &WorkerStep::id))
+      .raw("batch_sizes", column(record.workers, &WorkerStep::batch))
+      .raw("starts", column(record.workers, &WorkerStep::start_seconds))
+      .raw("compute_seconds", column(record.workers, &WorkerStep::compute_seconds))
+      .raw("wait_seconds", column(record.workers, &WorkerStep::wait_seconds))
+      .raw("exchange_seconds", column(record.workers, &WorkerStep::exchange_seconds))
+      .number("learning_rate_factor", record.learning_rate_factor)
+      .flag("changed", record.changed)
+      .text("reason", to_string(record.reason));
+  if (!record.words.empty()) {
+    line.text("words", record.words);
+  }
+  if (!std::isnan(record.loss)) {
+    line.number("loss", record.loss);
+  }
+  if (record.staleness >= 0) {
+    line.integer("staleness", record.staleness);
+  }
+  return line.str();
+}
+
+std::string to_json(const EventRecord& record) {
+  JsonObject line;
+  line.text("type", "event")
+      .integer("step", record.step)
+      .number("seconds", record.seconds)
+      .text("event", record.event)
+      .integer("worker", record.worker);
+  if (!record.words.empty()) {
+    line.text("words", record.words);
+  }
+  return line.str();
+}
+
+}  // namespace isochron

@@ -1,0 +1,113 @@
+#include "isochron/sim/meter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+namespace isochron::sim {
+namespace {
+
+constexpr double kNotable = 1.2;  // ratio of speeds that counts as a change
+
+/// The smallest value that at least `share` of them do not exceed; 0 if there are none.
+double quantile(std::span<const double> sorted, double share) {
+  if (sorted.empty()) {
+    return 0.0;
+  }
+  const double rank = std::ceil(share * static_cast<double>(sorted.size()));
+  return sorted[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
+}
+
+}  // namespace
+
+void Meter::add_step(const Fleet& fleet, double seconds) {
+  step_seconds_.push_back(seconds);
+  total_seconds_ += seconds;
+  double speed = 0.0;
+  for (const Member& member : fleet.members()) {
+    speed += fleet.speed(member.index);
+  }
+  ideal_seconds_ += static_cast<double>(global_batch_) / speed;
+}
+
+void Meter::add_round(std::span<const double> compute_seconds, const Decision& decision) {
+  const double longest = *std::ranges::max_element(compute_seconds);
+  const double sum = std::accumulate(compute_seconds.begin(), compute_seconds.end(), 0.0);
+  balance_sum_ += sum / (static_cast<double>(compute_seconds.size()) * longest);
+  ++rounds_;
+  adjustments_ += decision.changed ? 1 : 0;
+  batch_sizes_ = decision.batch_sizes;
+}
+
+void Meter::follow_balance(std::int64_t step, const Fleet& fleet, const Decision& decision) {
+  if (speed_changed(fleet)) {
+    if (changed_at_) {
+      recoveries_.push_back(static_cast<double>(step - *changed_at_));
+    }
+    changed_at_ = step;
+  }
+  if ((changed_at_ || !balanced_at_) && judge_.is_good(fleet, decision.batch_sizes)) {
+    balanced_at_ = balanced_at_.value_or(step);
+    if (changed_at_) {
+      recoveries_.push_back(static_cast<double>(step - *changed_at_));
+      changed_at_.reset();
+    }
+  }
+}
+
+bool Meter::speed_changed(const Fleet& fleet) {
+  bool changed = false;
+  for (const Member& member : fleet.members()) {
+    if (member.id >= cores_.size()) {
+      cores_.resize(member.id + 1, 0.0);
+    }
+    const double now = fleet.effective_cores(member.index);
+    const double before = std::exchange(cores_[member.id], now);
+    changed |= before > 0.0 && (now >= kNotable * before || before >= kNotable * now);
+  }
+  return changed;
+}
+
+void Meter::add_push(std::int64_t staleness, std::int64_t lead) {
+  ++pushes_;
+  staleness_sum_ += static_cast<double>(staleness);
+  max_staleness_ = std::max(max_staleness_, staleness);
+  max_lead_ = std::max(max_lead_, lead);
+}
+
+Result Meter::result() const {
+  Result result;
+  const auto steps = static_cast<std::int64_t>(step_seconds_.size());
+  const auto count = static_cast<double>(steps);
+  result.steps = steps;
+  result.total_seconds = total_seconds_;
+  result.first_step_seconds = step_seconds_.front();
+  result.samples_per_second = count * static_cast<double>(global_batch_) / total_seconds_;
+  std::vector<double> sorted = step_seconds_;
+  std::ranges::sort(sorted);
+  result.step_seconds = {
+      .p50 = quantile(sorted, 0.5),
+      .p90 = quantile(sorted, 0.9),
+      .p99 = quantile(sorted, 0.99),
+      .mean = total_seconds_ / count};
+  result.balance = rounds_ == 0 ? 0.0 : balance_sum_ / static_cast<double>(rounds_);
+  result.efficiency = ideal_seconds_ / total_seconds_;
+  result.adjustments = adjustments_;
+  result.steps_to_balance = balanced_at_.value_or(steps);
+  std::vector<double> recoveries = recoveries_;
+  if (changed_at_) {
+    recoveries.push_back(static_cast<double>(steps - *changed_at_));
+  }
+  std::ranges::sort(recoveries);
+  result.speed_changes = static_cast<std::int64_t>(recoveries.size());
+  result.recovery_steps_p50 = quantile(recoveries, 0.5);
+  result.recovery_steps_p90 = quantile(recoveries, 0.9);
+  result.mean_staleness = pushes_ == 0 ? 0.0 : staleness_sum_ / static_cast<double>(pushes_);
+  result.max_staleness = max_staleness_;
+  result.max_lead = max_lead_;
+  result.batch_sizes = batch_sizes_;
+  return result;
+}
+
+}  // namespace isochron::sim

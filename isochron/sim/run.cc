@@ -1,0 +1,82 @@
+#include "isochron/sim/run.h"
+
+#include <sstream>
+#include <string_view>
+
+#include "isochron/core/policy/options.h"
+
+namespace isochron::sim {
+namespace {
+
+std::string_view to_string(Event event) {
+  switch (event) {
+    case Event::kNone:
+      return "speed";
+    case Event::kKill:
+      return "kill";
+    case Event::kStop:
+      return "stop";
+    case Event::kContinue:
+      return "continue";
+    case Event::kJoin:
+      return "join";
+  }
+  return "";
+}
+
+/// The static policy is the one that is told the speeds beforehand.
+bool needs_weights(const std::string& policy) {
+  return !is_oracle(policy) && PolicySpec::parse(policy).name == "static";
+}
+
+}  // namespace
+
+Run::Run(
+    const ClusterSpec& cluster_spec,
+    const Options& run_options,
+    const std::string& policy,
+    const Recorder& step_recorder,
+    const EventRecorder& event_recorder)
+    : cluster(cluster_spec),
+      options(run_options),
+      record(step_recorder),
+      record_event(event_recorder),
+      weights_known(run_options.nominal_weights || needs_weights(policy)),
+      fleet(cluster, options.seed),
+      schedule(cluster),
+      splitter(policy, {.workers = fleet.roster(weights_known), .global_batch = options.global_batch}, options.rate),
+      meter(options.global_batch) {
+}
+
+WorkerTelemetry Run::report(const Member& member, std::int64_t batch, double seconds) const {
+  const std::int64_t ceiling = cluster.workers[member.index].max_batch;
+  return {
+      .worker = member.id,
+      .batch = batch,
+      .seconds = seconds,
+      .cpu = fleet.cpu_share(member.index),
+      .memory = ceiling == kNoLimit ? kUnknown : static_cast<double>(batch) / static_cast<double>(ceiling)};
+}
+
+void Run::change_workers() {
+  splitter.change_workers(fleet.roster(weights_known));
+}
+
+void Run::note(const Occurrence& change, std::int64_t step, double seconds) const {
+  if (!record_event) {
+    return;
+  }
+  std::ostringstream words;
+  words << cluster.workers[change.worker].name;
+  if (change.cores) {
+    words << ": " << *change.cores << " cores";
+  }
+  record_event(
+      {.step = step,
+       .seconds = seconds,
+       .event = std::string(to_string(change.event)),
+       .worker = fleet.id(change.worker),
+       .words = words.str()});
+}
+
+}  // namespace isochron::sim

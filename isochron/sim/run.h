@@ -1,0 +1,44 @@
+// What the synchronous and the asynchronous simulation share: the state of one run.
+#pragma once
+
+#include <string>
+
+#include "isochron/sim/fleet.h"
+#include "isochron/sim/meter.h"
+#include "isochron/sim/schedule.h"
+#include "isochron/sim/simulate.h"
+#include "isochron/sim/splitter.h"
+
+namespace isochron::sim {
+
+struct Run {
+  /// All arguments must outlive the run.
+  Run(const ClusterSpec& cluster_spec,
+      const Options& run_options,
+      const std::string& policy,
+      const Recorder& step_recorder,
+      const EventRecorder& event_recorder);
+
+  /// A member's report of a batch that it computed in `seconds`.
+  [[nodiscard]] WorkerTelemetry report(const Member& member, std::int64_t batch, double seconds) const;
+  /// Tells the policy who is there now.
+  void change_workers();
+  /// Hands an event to the recorder, if there is one.
+  void note(const Occurrence& change, std::int64_t step, double seconds) const;
+
+  const ClusterSpec& cluster;
+  const Options& options;
+  const Recorder& record;
+  const EventRecorder& record_event;
+  bool weights_known;
+  Fleet fleet;
+  Schedule schedule;
+  Splitter splitter;
+  Meter meter;
+};
+
+void run_bsp(Run& run);
+/// ASP and SSP.
+void run_async(Run& run);
+
+}  // namespace isochron::sim

@@ -1,0 +1,8 @@
+#!/bin/sh
+# Runs every benchmark program of the release build; a table on the terminal, JSON in build/bench.
+set -eu
+cd "$(dirname "$0")/.."
+mkdir -p build/bench
+for program in build/release/bin/*_bench; do
+  "$program" --benchmark_out="build/bench/$(basename "$program").json" --benchmark_out_format=json
+done

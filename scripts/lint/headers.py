@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+"""Every header compiles alone: it includes what it uses."""
+
+import concurrent.futures
+import subprocess
+import sys
+
+import sources
+
+
+def compile_alone(header):
+    command = [*sources.FALLBACK, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++", "-"]
+    # Through a source file, since `#pragma once` in a main file is a warning.
+    text = f'#include "{header}"\n'
+    return subprocess.run(command, input=text, cwd=sources.ROOT, capture_output=True, text=True)
+
+
+with concurrent.futures.ThreadPoolExecutor(sources.CORES) as pool:
+    failures = [run.stderr for run in pool.map(compile_alone, sources.tracked("*.h")) if run.returncode]
+print("\n".join(failures), end="")
+sys.exit(bool(failures))

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Runs the stages of the test suite in the given order and stops at the first that fails.
+
+A stage is a preset (its tests are built and run by ctest), `lint` or `fuzz`. Every command's output goes to
+build/log/STAGE.log; a line per stage shows what ran and how long it took. The last line sums up all stages.
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import test_count
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CORES = len(os.sched_getaffinity(0))
+CTEST_STAGES = ("dev", "core-only", "asan", "tsan")
+# Sanitizers change what the optimizer sees, and with it which warnings are false alarms.
+WITHOUT_WERROR = ("asan", "tsan", "fuzz")
+
+
+@dataclasses.dataclass
+class Outcome:
+    passed: int = 0
+    failed: int = 0
+    skipped: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def __str__(self):
+        return f"{self.passed} passed, {self.failed} failed, {len(self.skipped)} skipped"
+
+
+class StageFailed(Exception):
+    def __init__(self, reason, outcome=None):
+        super().__init__(reason)
+        self.outcome = outcome or Outcome(failed=1)
+
+
+class Stage:
+    """A name, its log file, and commands that append to it."""
+
+    def __init__(self, name):
+        self.name = name
+        self.build = ROOT / "build" / name
+        self.log = ROOT / "build" / "log" / f"{name}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.write_text("")
+        # Thread sanitizer of GCC 12 refuses some layouts that address randomisation may choose.
+        fixed_layout = ["setarch", "-R"]
+        works = name == "tsan" and subprocess.run([*fixed_layout, "true"], stderr=subprocess.DEVNULL).returncode == 0
+        self.prefix = fixed_layout if works else []
+
+    def run(self, *command):
+        """Whether the command succeeded."""
+        with self.log.open("a") as log:
+            log.write(f"$ {' '.join(map(str, command))}\n")
+            log.flush()
+            return subprocess.run([*self.prefix, *command], cwd=ROOT, stdout=log, stderr=log).returncode == 0
+
+    def compile(self):
+        werror = "OFF" if self.name in WITHOUT_WERROR else "ON"
+        if not self.run("cmake", "--preset", self.name, f"-DISOCHRON_WERROR={werror}", "--log-level=WARNING"):
+            raise StageFailed("configuring failed")
+        if not self.run("cmake", "--build", self.build, "--parallel", str(CORES)):
+            raise StageFailed("building failed")
+
+
+def run_ctest(stage, update_count):
+    stage.compile()
+    report = stage.build / "junit.xml"
+    report.unlink(missing_ok=True)
+    ok = stage.run("ctest", "--test-dir", stage.build, "--output-junit", report, "--output-on-failure",
+                   "--parallel", str(CORES), "--no-tests=error")  # fmt: skip
+    if not report.exists():
+        raise StageFailed("ctest did not run")
+    counts = test_count.read_report(report)
+    outcome = Outcome(len(counts.passed), len(counts.failed), counts.skipped)
+    if not ok:
+        raise StageFailed(f"failed: {', '.join(counts.failed)}", outcome)
+    if update_count:
+        test_count.write_minimum(stage.name, counts)
+    complaints = test_count.complaints(stage.name, stage.build, stage.prefix, counts)
+    if complaints:
+        outcome.failed += 1
+        raise StageFailed("\n".join(complaints), outcome)
+    outcome.passed += 1  # the count is a check of its own
+    return outcome
+
+
+def run_lint(stage):
+    if not stage.run(ROOT / "scripts" / "lint.sh"):
+        raise StageFailed("see the findings above")
+    return Outcome(passed=len(re.findall(r"^ok ", stage.log.read_text(), re.MULTILINE)))
+
+
+def run_fuzz(stage, seconds):
+    """Every target starts from its corpus in the repository and from what earlier runs found."""
+    stage.compile()
+    outcome = Outcome()
+    for target in sorted((stage.build / "bin").glob("*_fuzz")):
+        seeds = ROOT / "tests" / "fuzz" / "corpus" / target.name.removesuffix("_fuzz")
+        found = stage.build / "corpus" / target.name
+        found.mkdir(parents=True, exist_ok=True)
+        inputs = [found] + ([seeds] if seeds.is_dir() else [])
+        if not stage.run(target, f"-max_total_time={seconds}", "-timeout=10", "-print_final_stats=1",
+                         f"-artifact_prefix={stage.build}/", *inputs):  # fmt: skip
+            raise StageFailed(f"{target.name} found an input that breaks it", Outcome(outcome.passed, 1))
+        outcome.passed += 1
+    if not outcome.passed:
+        raise StageFailed("there is no fuzz target")
+    return outcome
+
+
+def run_stage(stage, options):
+    if stage.name in CTEST_STAGES:
+        return run_ctest(stage, options.update_count)
+    if stage.name == "lint":
+        return run_lint(stage)
+    return run_fuzz(stage, options.fuzz_seconds)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("stages", nargs="+", choices=[*CTEST_STAGES, "lint", "fuzz"], metavar="STAGE")
+    parser.add_argument("--fuzz-seconds", type=int, default=10, help="per target")
+    parser.add_argument("--update-count", action="store_true", help="write tests/expected_count")
+    options = parser.parse_args()
+
+    total = Outcome()
+    for name in options.stages:
+        if sys.stdout.isatty():
+            print(f"{name:<10} …", end="\r", flush=True)
+        start = time.monotonic()
+        stage = Stage(name)
+        try:
+            outcome = run_stage(stage, options)
+        except StageFailed as failure:
+            shutil.copyfileobj(stage.log.open(), sys.stdout)
+            total.add(failure.outcome)
+            print(f"{name:<10} FAILED after {time.monotonic() - start:.0f} s: {failure}")
+            print(total)
+            return 1
+        total.add(outcome)
+        print(f"{name:<10} {outcome}, {time.monotonic() - start:.0f} s", flush=True)
+        for test in outcome.skipped:
+            print(f"{name:<10} skipped: {test}")
+    print(total)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
