@@ -9,8 +9,10 @@
 #include "isochron/core/policy/per_worker.h"
 
 namespace isochron {
+
 Proposal LbBspGpu::start(const Roster& roster, std::span<const std::int64_t> current) {
   begin(roster);
+  memory_.assign(roster.workers.size(), kUnknown);
   if (current.empty()) {
     return {.batches = equal_split(roster), .reason = Reason::kStarted, .words = "equal shares"};
   }
@@ -29,7 +31,6 @@ void LbBspGpu::begin(const Roster& roster) {
   imbalance_ = 0.0;
   last_ = {};
   seconds_before_ = 0.0;
-  memory_.assign(workers, kUnknown);
   directions_.assign(workers, 0);
   begin_window(workers);
 }
