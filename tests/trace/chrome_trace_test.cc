@@ -105,12 +105,14 @@ TEST(ChromeTraceTest, CountsABatchSizeOnlyWhenItChanges) {
 
 TEST(ChromeTraceTest, ShowsEventsAndWorkersThatJoinedLater) {
   ChromeTrace trace(two_workers());
-  StepRecord late{.workers = {{.id = 5, .batch = 1, .compute_seconds = 1.0}}};
-  const std::string document = trace.begin() +
-                               trace.add(EventRecord{.step = 4, .seconds = 2.0, .event = "join", .worker = 5}) +
-                               trace.add(late) + trace.end();
+  StepRecord late{.workers = {{.id = 5, .batch = 1, .compute_seconds = 1.0}, {.id = 6, .batch = 2}}};
+  const std::string document =
+      trace.begin() + trace.add(EventRecord{.step = 4, .seconds = 2.0, .event = "join", .worker = 5, .words = "late"}) +
+      trace.add(late) + trace.end();
   EXPECT_EQ(events_of(document, "i").at(0).at("name"), "join");
-  EXPECT_EQ(events_of(document, "C").at(0).at("name"), "batch size of worker 5");
+  EXPECT_EQ(events_of(document, "M").back().at("args").at("name"), "late");
+  EXPECT_EQ(events_of(document, "C").at(0).at("name"), "batch size of late");
+  EXPECT_EQ(events_of(document, "C").at(1).at("name"), "batch size of worker 6");
 }
 
 TEST(ChromeTraceTest, SkipsTimesThatAreNotFinite) {

@@ -1,0 +1,33 @@
+// A file that appears whole or not at all: written beside its place under a temporary name, then renamed.
+//
+// Opening fails early, before the work whose result it will hold. Without commit() nothing is left behind. What is
+// there but is no regular file (/dev/null, a pipe) is written directly.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+
+namespace isochron::io {
+
+class OutputFile {
+ public:
+  /// Throws isochron::Error naming the file if it cannot be written.
+  explicit OutputFile(std::filesystem::path path);
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  ~OutputFile();
+
+  [[nodiscard]] std::ostream& stream() { return stream_; }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+  /// Throws isochron::Error naming the file if not all of it could be written.
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;  // empty: written directly, or committed
+  std::ofstream stream_;
+};
+
+}  // namespace isochron::io

@@ -1,0 +1,14 @@
+#include "isochron/io/run_log_writer.h"
+
+#include "isochron/core/error.h"
+
+namespace isochron::io {
+
+void RunLogWriter::write_line(const std::string& line) {
+  stream_ << line << '\n';
+  if (!stream_) {
+    throw Error("cannot write run log " + name_ + ": the stream refused a line");
+  }
+}
+
+}  // namespace isochron::io
