@@ -1,6 +1,6 @@
 // The smallest use of the core: one controller, three workers, made-up times.
 //
-// A real job runs this loop on every worker. All of them feed the same telemetry, so all of them hold the same decision.
+// A real job runs this loop on every worker. All of them feed the same telemetry, so all hold the same decision.
 #include <array>
 #include <cstdio>
 #include <string>

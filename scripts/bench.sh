@@ -3,6 +3,6 @@
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p build/bench
-for program in build/release/bin/*_bench; do
+for program in build/release/bin/*_benchmark; do
   "$program" --benchmark_out="build/bench/$(basename "$program").json" --benchmark_out_format=json
 done

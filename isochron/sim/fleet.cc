@@ -1,6 +1,7 @@
 #include "isochron/sim/fleet.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace isochron::sim {
 namespace {
@@ -24,7 +25,7 @@ Fleet::Fleet(const ClusterSpec& cluster, std::uint64_t seed)
     machines_.push_back(
         {.id = i, .cores = worker.cores, .most_cores = worker.cores, .noise = NoiseProcess(worker.noise, seed, i)});
     if (!worker.absent) {
-      members_.push_back({.index = i, .id = i});
+      join(i);
     }
   }
   for (const Change& change : cluster.changes) {
@@ -56,8 +57,11 @@ bool Fleet::join(std::size_t worker) {
   if (std::ranges::find(members_, worker, &Member::index) != members_.end()) {
     return false;
   }
-  machines_[worker].id = next_id_++;
-  members_.push_back({.index = worker, .id = machines_[worker].id});
+  Machine& machine = machines_[worker];
+  if (std::exchange(machine.was_there, true)) {
+    machine.id = next_id_++;
+  }
+  members_.push_back({.index = worker, .id = machine.id});
   return true;
 }
 
@@ -86,6 +90,11 @@ double Fleet::speed(std::size_t worker) const {
   return effective_cores(worker) / (cluster_->sample_seconds * machines_[worker].noise.known());
 }
 
+double Fleet::sigma(std::size_t worker) const {
+  const Noise& noise = cluster_->workers[worker].noise;
+  return noise.autocorrelation > 0.0 ? 0.0 : noise.sigma;
+}
+
 double Fleet::effective_cores(std::size_t worker) const {
   return machines_[worker].cores / machines_[worker].slowdown;
 }
@@ -105,14 +114,6 @@ void Fleet::true_slots(std::vector<Slot>& slots) const {
          .max_batch = worker.max_batch,
          .granularity = worker.granularity});
   }
-}
-
-double expected_seconds(std::span<const Slot> slots, std::span<const std::int64_t> batch_sizes) {
-  double longest = 0.0;
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    longest = std::max(longest, slots[i].curve.seconds(static_cast<double>(batch_sizes[i])));
-  }
-  return longest;
 }
 
 }  // namespace isochron::sim

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "isochron/core/allocate/allocate.h"
@@ -15,7 +14,7 @@
 namespace isochron::sim {
 
 /// A worker that takes part: its number in the specification and its id in this life. The first life of worker i has
-/// the id i; one that joins (again) gets the next number that was never used.
+/// the id i; one that comes back gets the next number that was never used.
 struct Member {
   std::size_t index = 0;
   WorkerId id = 0;
@@ -47,6 +46,8 @@ class Fleet {
   [[nodiscard]] double seconds(std::size_t worker, std::int64_t batch) const;
   /// Samples per second of a large batch, without what nobody can know.
   [[nodiscard]] double speed(std::size_t worker) const;
+  /// Standard deviation of the logarithm of time that nobody can know, spikes aside.
+  [[nodiscard]] double sigma(std::size_t worker) const;
   /// Cores over slowdown: the part of the speed that changes in steps, drift and noise aside.
   [[nodiscard]] double effective_cores(std::size_t worker) const;
   /// What a worker would report of its CPU: effective cores over the most it ever has.
@@ -57,6 +58,7 @@ class Fleet {
  private:
   struct Machine {
     WorkerId id = 0;
+    bool was_there = false;
     double cores = 0.0;
     double most_cores = 0.0;
     double slowdown = 1.0;
@@ -70,8 +72,5 @@ class Fleet {
   std::vector<Member> members_;
   WorkerId next_id_;
 };
-
-/// max_k of the curves at `batch_sizes`: the expected time of a step, were there no noise.
-[[nodiscard]] double expected_seconds(std::span<const Slot> slots, std::span<const std::int64_t> batch_sizes);
 
 }  // namespace isochron::sim

@@ -8,7 +8,6 @@
 namespace isochron::sim {
 namespace {
 
-constexpr double kGood = 1.03;    // expected time over the best
 constexpr double kNotable = 1.2;  // ratio of speeds that counts as a change
 
 /// The smallest value that at least `share` of them do not exceed; 0 if there are none.
@@ -48,7 +47,7 @@ void Meter::follow_balance(std::int64_t step, const Fleet& fleet, const Decision
     }
     changed_at_ = step;
   }
-  if ((changed_at_ || !balanced_at_) && is_good(fleet, decision)) {
+  if ((changed_at_ || !balanced_at_) && judge_.is_good(fleet, decision.batch_sizes)) {
     balanced_at_ = balanced_at_.value_or(step);
     if (changed_at_) {
       recoveries_.push_back(static_cast<double>(step - *changed_at_));
@@ -68,11 +67,6 @@ bool Meter::speed_changed(const Fleet& fleet) {
     changed |= before > 0.0 && (now >= kNotable * before || before >= kNotable * now);
   }
   return changed;
-}
-
-bool Meter::is_good(const Fleet& fleet, const Decision& decision) {
-  fleet.true_slots(slots_);
-  return expected_seconds(slots_, decision.batch_sizes) <= kGood * allocate(slots_, global_batch_).seconds;
 }
 
 void Meter::add_push(std::int64_t staleness, std::int64_t lead) {

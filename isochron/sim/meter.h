@@ -8,13 +8,14 @@
 
 #include "isochron/core/policy/controller.h"
 #include "isochron/sim/fleet.h"
+#include "isochron/sim/judge.h"
 #include "isochron/sim/simulate.h"
 
 namespace isochron::sim {
 
 class Meter {
  public:
-  explicit Meter(std::int64_t global_batch) : global_batch_(global_batch) {}
+  explicit Meter(std::int64_t global_batch) : global_batch_(global_batch), judge_(global_batch) {}
 
   /// The ideal time of a step at the fleet's present speeds, and what it took.
   void add_step(const Fleet& fleet, double seconds);
@@ -29,7 +30,6 @@ class Meter {
 
  private:
   bool speed_changed(const Fleet& fleet);
-  bool is_good(const Fleet& fleet, const Decision& decision);
 
   std::int64_t global_batch_;
   std::vector<double> step_seconds_;
@@ -40,11 +40,11 @@ class Meter {
   std::int64_t adjustments_ = 0;
   std::vector<std::int64_t> batch_sizes_;
 
+  Judge judge_;
   std::vector<double> cores_;  // of each worker in the step before, by id; 0: not there
   std::optional<std::int64_t> balanced_at_;
   std::optional<std::int64_t> changed_at_;  // a speed change that the split has not caught up with
   std::vector<double> recoveries_;
-  std::vector<Slot> slots_;
 
   double staleness_sum_ = 0.0;
   std::int64_t pushes_ = 0;

@@ -26,7 +26,7 @@ std::string_view to_string(Event event) {
 
 /// The static policy is the one that is told the speeds beforehand.
 bool needs_weights(const std::string& policy) {
-  return policy != "oracle" && PolicySpec::parse(policy).name == "static";
+  return !is_oracle(policy) && PolicySpec::parse(policy).name == "static";
 }
 
 }  // namespace

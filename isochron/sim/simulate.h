@@ -1,7 +1,8 @@
 // Runs a policy on a cluster in simulated time: discrete events, deterministic for a seed.
 //
 // Noise is a pure function of (seed, worker, step), so every policy sees the same. The pseudo-policy "oracle" knows the
-// true speeds and curves of the coming step, not its noise, and splits by the exact allocator: the yardstick.
+// true speeds and curves of the coming step, not its noise, and splits by the exact allocator: the yardstick. The
+// "late-oracle" knows those of the step before.
 //
 // BSP: all workers compute, exchange (see exchange.h) and go on together; a step takes as long as its slowest worker.
 // ASP and SSP: each worker pushes to and pulls from a parameter server when it is done; SSP holds a worker back that is
@@ -67,7 +68,7 @@ struct Result {
   double efficiency = 0.0;  // ideal / achieved time; a step's ideal is B / sum_k of k's true speed at a large batch
   std::int64_t adjustments = 0;  // steps before which the split changed
 
-  // The expected time of a split is its step time without noise; a split is good if it is within 3 % of the best one's.
+  // A split is good if its expected time, E[max_k t_k] at the true speeds, is within 3 % of that of the oracle's split.
   std::int64_t steps_to_balance = 0;  // steps before the first with a good split; `steps` if there was none
   std::int64_t speed_changes = 0;     // times that a worker's speed changed by a factor of 1.2 or more between steps
   double recovery_steps_p50 = 0.0;    // steps from such a change until a good split; 1: only the step it came with
@@ -85,7 +86,7 @@ using Recorder = std::function<void(const StepRecord&)>;
 /// Called once per change of the cluster that took effect.
 using EventRecorder = std::function<void(const EventRecord&)>;
 
-/// `policy` is a specification for make_policy, or "oracle". Throws std::invalid_argument on bad options.
+/// `policy` is a specification for make_policy, "oracle" or "late-oracle". Throws std::invalid_argument on bad options.
 [[nodiscard]] Result simulate(
     const ClusterSpec& cluster,
     const Options& options,

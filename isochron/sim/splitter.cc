@@ -4,9 +4,14 @@
 
 namespace isochron::sim {
 
-Splitter::Splitter(const std::string& policy, Roster roster, const RateOptions& rate) : roster_(std::move(roster)) {
+bool is_oracle(std::string_view policy) {
+  return policy == "oracle" || policy == "late-oracle";
+}
+
+Splitter::Splitter(const std::string& policy, Roster roster, const RateOptions& rate)
+    : roster_(std::move(roster)), late_(policy == "late-oracle") {
   roster_.validate();
-  if (policy == "oracle") {
+  if (is_oracle(policy)) {
     rate_ = RateSchedule(rate, roster_.global_batch);
   } else {
     controller_.emplace(roster_, ControllerOptions{.policy = policy, .rate = rate});
@@ -17,8 +22,9 @@ const Decision& Splitter::decide(const Fleet& fleet) {
   if (controller_) {
     return controller_->decision();
   }
-  fleet.true_slots(slots_);
-  Allocation best = allocate(slots_, roster_.global_batch);
+  fleet.true_slots(present_);
+  Allocation best = allocate(late_ && !past_.empty() ? past_ : present_, roster_.global_batch);
+  past_.swap(present_);
   const bool first = decision_.batch_sizes.empty();
   decision_.changed = !first && best.batch_sizes != decision_.batch_sizes;
   decision_.batch_sizes = std::move(best.batch_sizes);
@@ -42,6 +48,7 @@ void Splitter::change_workers(std::vector<Worker> workers) {
     controller_->change_workers(roster_.workers);
   } else {
     roster_.validate();
+    past_.clear();
   }
 }
 

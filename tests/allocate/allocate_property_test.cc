@@ -1,8 +1,16 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "brute_force.h"
 #include "generators.h"
+#include "greedy.h"
+#include "mip_oracle.h"
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -10,6 +18,9 @@
 
 namespace isochron {
 namespace {
+
+// The same thousands of cases in every run, unless the environment says otherwise.
+[[maybe_unused]] const int kConfigured = setenv("RC_PARAMS", "seed=20 max_success=3000", 0);
 
 using reference::bottleneck;
 using reference::BruteForce;
@@ -53,6 +64,21 @@ RC_GTEST_PROP(AllocatePropertyTest, IsOptimalForOneGranularity, ()) {
 
 RC_GTEST_PROP(AllocatePropertyTest, IsOptimalForGranularitiesThatDivideOneAnother, ()) {
   check_against_brute_force(generators::problem(true));
+}
+
+RC_GTEST_PROP(AllocatePropertyTest, SharesUnitsInTheOrderInWhichTheyAreFinished, ()) {
+  const Problem problem = generators::large_problem();
+  const std::vector<std::int64_t> expected = reference::greedy(problem.slots, problem.global_batch);
+  RC_ASSERT(allocate(problem.slots, problem.global_batch).batch_sizes == expected);
+}
+
+RC_GTEST_PROP(AllocatePropertyTest, AgreesWithAMixedIntegerProgram, ()) {
+  const Problem problem = generators::medium_problem();
+  const std::optional<double> expected = reference::mip_seconds(problem.slots, problem.global_batch);
+  RC_PRE(expected.has_value());
+  // GLPK takes a number within 1e-5 of a whole one for whole, which moves T by as many samples' time.
+  const double seconds = allocate(problem.slots, problem.global_batch).seconds;
+  RC_ASSERT(std::abs(seconds - *expected) <= 1e-5 * *expected);
 }
 
 RC_GTEST_PROP(AllocatePropertyTest, KeepsTheSumTheBoundsAndTheGranularities, (bool mixed)) {

@@ -98,5 +98,50 @@ inline Problem problem(bool mixed) {
   return problem;
 }
 
+/// From 0 to 1, in steps that are no round numbers.
+inline double fraction() {
+  return static_cast<double>(*rc::gen::resize(rc::kNominalSize, rc::gen::inRange(0, 997))) / 997.0;
+}
+
+inline std::int64_t up_to(std::int64_t high) {
+  return static_cast<std::int64_t>(fraction() * static_cast<double>(high));
+}
+
+/// Feasible, every curve a bent line, granularities from 1, 2, 4, 8; a mixed-integer program of moderate size.
+inline Problem medium_problem() {
+  Problem problem;
+  const std::int64_t count = 2 + up_to(10);
+  const std::int64_t smallest = std::int64_t{1} << up_to(3);
+  for (std::int64_t k = 0; k < count; ++k) {
+    Slot slot{
+        .curve = Curve::saturating(0.5 * fraction(), 0.3 * fraction(), 0.001 + 0.01 * fraction(), 0.001 * fraction())};
+    slot.offset_seconds = 0.1 * fraction();
+    slot.granularity = k == 0 ? smallest : smallest << up_to(3);
+    slot.min_batch = slot.granularity * up_to(3);
+    slot.max_batch = k == 0 ? kNoLimit : slot.min_batch + slot.granularity + up_to(100);
+    problem.global_batch += slot.min_batch;
+    problem.slots.push_back(slot);
+  }
+  problem.global_batch += up_to(400);
+  return problem;
+}
+
+/// Feasible, one granularity that divides B, hundreds of units per worker.
+inline Problem large_problem() {
+  Problem problem;
+  const std::int64_t granularity = 1 + up_to(3);
+  const std::int64_t count = 1 + up_to(40);
+  for (std::int64_t k = 0; k < count; ++k) {
+    if (k > 0 && up_to(4) == 0) {
+      problem.slots.push_back(problem.slots.back());
+    } else {
+      problem.slots.push_back(slot(granularity));
+      problem.slots.back().max_batch = k == 0 || up_to(2) == 0 ? kNoLimit : 6 + granularity + up_to(400);
+    }
+  }
+  problem.global_batch = granularity * (8 * count + up_to(100 * count));
+  return problem;
+}
+
 }  // namespace generators
 }  // namespace isochron

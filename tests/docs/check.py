@@ -33,7 +33,8 @@ class Untrue(Exception):
 def run(command, folder, expected=0):
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if result.returncode != expected:
-        raise Untrue(f"{shlex.join(map(str, command))}: exit {result.returncode}, documented {expected}\n{result.stderr}")
+        words = shlex.join(map(str, command))
+        raise Untrue(f"{words}: exit {result.returncode}, documented {expected}\n{result.stderr}")
 
 
 def run_shell(block, folder):

@@ -51,7 +51,7 @@ class UniformSplit {
   /// Gives every worker all units it finishes within the level, or within a level a little lower if they are too
   /// many: either they are exactly enough, or the level is below the optimum and an optimal split has them all.
   void fill_to_level() {
-    const LevelSearch search(slots_, bounds_, need_);
+    const LevelSearch search(slots_, bounds_, need_ * granularity_);
     double level = search.level();
     double step = std::max(level * 0x1p-48, std::numeric_limits<double>::min());
     while (!try_fill(search, level)) {

@@ -50,9 +50,8 @@ Proposal IsochronPolicy::start(const Roster& roster, std::span<const std::int64_
   const bool first = current.empty();
   if (std::ranges::any_of(tracks_, &Track::seen)) {
     Outlook view = outlook();
-    bool bet = false;
     gain_ = 0.0;
-    return {as_wishes(best_split(roster, view, bet)), Reason::kRosterChanged, "dealt anew over the changed workers"};
+    return {as_wishes(best_split(roster, view).batches), Reason::kRosterChanged, "dealt anew over the changed workers"};
   }
   const Reason reason = first ? Reason::kStarted : Reason::kRosterChanged;
   const bool weights_known = std::ranges::all_of(roster.workers, [](const Worker& w) { return w.weight > 0.0; });
@@ -74,9 +73,7 @@ void IsochronPolicy::meet(const Roster& roster) {
 }
 
 Proposal IsochronPolicy::observe(
-    const Roster& roster,
-    std::span<const Reading> readings,
-    std::span<const std::int64_t> current) {
+    const Roster& roster, std::span<const Reading> readings, std::span<const std::int64_t> current) {
   if (std::ranges::none_of(readings, &Reading::valid)) {
     return keep(current, Reason::kNoTelemetry, "no worker sent a usable reading");
   }
@@ -87,20 +84,19 @@ Proposal IsochronPolicy::observe(
   learn_scales(readings);
 
   Outlook view = outlook();
-  bool bet = false;
-  const std::vector<std::int64_t> wished = best_split(roster, view, bet);
+  const auto [wished, wished_seconds, bet] = best_split(roster, view);
   const auto suspect = std::ranges::find_if(tracks_, &Track::suspected);
-  const std::string suspicion = suspect == tracks_.end()
-      ? ""
-      : "worker " + std::to_string(ids_[static_cast<std::size_t>(suspect - tracks_.begin())]) +
-          " gave a reading too odd to be noise";
+  const std::string suspicion =
+      suspect == tracks_.end() ? ""
+                               : "worker " + std::to_string(ids_[static_cast<std::size_t>(suspect - tracks_.begin())]) +
+                                     " gave a reading too odd to be noise";
   if (std::ranges::equal(wished, current)) {
     return keep(
         current,
         suspicion.empty() ? Reason::kKept : Reason::kOutlier,
         suspicion.empty() ? "the split is the best known" : suspicion + "; held until another confirms it");
   }
-  const double gain = 1.0 - cost(roster, view, wished) / cost(roster, view, current);
+  const double gain = 1.0 - wished_seconds / cost(roster, view, current);
   gain_ = std::max(0.0, gain_ + gain);
   if (gain_ <= (options_.rent_or_buy ? options_.price : 0.0)) {
     return keep(
@@ -112,7 +108,8 @@ Proposal IsochronPolicy::observe(
   gain_ = 0.0;
   const bool changed = bet || changes_ > changes_before;
   const std::string words = "moved " + std::to_string(samples_moved(current, wished)) + " samples for a step " +
-      percent(gain) + " shorter" + (bet ? "; " + suspicion + ", a change of speed is the better bet" : "");
+                            percent(gain) + " shorter" +
+                            (bet ? "; " + suspicion + ", a change of speed is the better bet" : "");
   return {as_wishes(wished), changed ? Reason::kSpeedChanged : Reason::kRebalanced, words};
 }
 
@@ -217,7 +214,7 @@ LevelBank::Verdict IsochronPolicy::judge(Track& track, double reading, double su
   }
   // Two readings on the same side: together as unlikely as one outlier, each at least half of one.
   const bool confirmed = surprise * before > 0.0 && std::abs(surprise + before) > std::numbers::sqrt2 * critical &&
-      std::min(std::abs(surprise), std::abs(before)) > critical / 2.0;
+                         std::min(std::abs(surprise), std::abs(before)) > critical / 2.0;
   if (track.suspected) {
     (confirmed ? changes_ : spikes_) += 1.0;
   }
@@ -285,13 +282,16 @@ std::vector<double> IsochronPolicy::noise_estimates() const {
   return noise;
 }
 
-std::vector<std::int64_t> IsochronPolicy::best_split(const Roster& roster, Outlook& view, bool& bet) const {
-  std::vector<std::int64_t> best = split(roster, view.scales);
-  bet = bet_on_suspects(roster, view, best);
+IsochronPolicy::Choice IsochronPolicy::best_split(const Roster& roster, Outlook& view) const {
+  Choice best{.batches = split(roster, view.scales)};
+  best.bet = bet_on_suspects(roster, view, best.batches);
+  best.seconds = cost(roster, view, best.batches);
   if (options_.risk) {
     std::vector<std::int64_t> cautious = risk_split(roster, view);
-    if (cautious != best && expected_seconds(roster, view, cautious) < expected_seconds(roster, view, best)) {
-      best = std::move(cautious);
+    const double seconds = cautious == best.batches ? best.seconds : cost(roster, view, cautious);
+    if (seconds < best.seconds) {
+      best.batches = std::move(cautious);
+      best.seconds = seconds;
     }
   }
   return best;
@@ -309,10 +309,7 @@ std::vector<std::int64_t> IsochronPolicy::risk_split(const Roster& roster, const
   return split(roster, inflated);
 }
 
-bool IsochronPolicy::bet_on_suspects(
-    const Roster& roster,
-    Outlook& view,
-    std::vector<std::int64_t>& plain) const {
+bool IsochronPolicy::bet_on_suspects(const Roster& roster, Outlook& view, std::vector<std::int64_t>& plain) const {
   if (std::ranges::none_of(tracks_, &Track::suspected)) {
     return false;
   }
@@ -349,9 +346,7 @@ std::vector<std::int64_t> IsochronPolicy::split(const Roster& roster, std::span<
 }
 
 double IsochronPolicy::step_seconds(
-    const Roster& roster,
-    std::span<const double> scales,
-    std::span<const std::int64_t> batches) const {
+    const Roster& roster, std::span<const double> scales, std::span<const std::int64_t> batches) const {
   double longest = 0.0;
   for (std::size_t k = 0; k < batches.size(); ++k) {
     const double work = batches[k] == 0 ? 0.0 : scales[k] * shape_of(tracks_[k])(static_cast<double>(batches[k]));
@@ -360,17 +355,12 @@ double IsochronPolicy::step_seconds(
   return longest;
 }
 
-double IsochronPolicy::cost(
-    const Roster& roster,
-    const Outlook& view,
-    std::span<const std::int64_t> batches) const {
+double IsochronPolicy::cost(const Roster& roster, const Outlook& view, std::span<const std::int64_t> batches) const {
   return options_.risk ? expected_seconds(roster, view, batches) : step_seconds(roster, view.scales, batches);
 }
 
 double IsochronPolicy::expected_seconds(
-    const Roster& roster,
-    const Outlook& view,
-    std::span<const std::int64_t> batches) const {
+    const Roster& roster, const Outlook& view, std::span<const std::int64_t> batches) const {
   std::vector<double> log_means;
   std::vector<double> sigmas;
   log_means.reserve(batches.size());
@@ -407,8 +397,8 @@ void IsochronPolicy::exchange(StateExchange& state) {
   state.parts("workers", tracks_);
   if (tracks_.size() != ids_.size()) {
     throw std::invalid_argument(
-        "state field workers has " + std::to_string(tracks_.size()) + " entries; permitted: " +
-        std::to_string(ids_.size()) + ", one for every worker");
+        "state field workers has " + std::to_string(tracks_.size()) +
+        " entries; permitted: " + std::to_string(ids_.size()) + ", one for every worker");
   }
   state.part("common_mode", common_mode_);
   state.field("changes", changes_);

@@ -1,9 +1,11 @@
-// `isochron`, our own policy: it learns every worker's time curve t_k(b) = s_k h_k(b) from the steps that happen anyway,
-// and moves samples when the expected gain has paid for the move. docs/algorithms.md has the equations and the study.
+// `isochron`, our own policy: it learns every worker's time curve t_k(b) = s_k h_k(b) from the steps that happen
+// anyway, and moves samples when the expected gain has paid for the move. docs/algorithms.md has the equations and the
+// study.
 //
 // At every step:
 //   a) shapes h: evidence from moves, pooled per kind (curve/shape_learner.h);
-//   b) scales s: a bank of filters on log t - log h(b) (predict/level_bank.h), after what all workers share was taken out
+//   b) scales s: a bank of filters on log t - log h(b) (predict/level_bank.h), after what all workers share was taken
+//   out
 //      (predict/common_mode.h); a reading too odd to be noise is held back, and a second one of its sign settles it;
 //   c) a split by the exact allocator, with each scale inflated so that every worker is the straggler as often as its
 //      share of the speed says: that minimises the expected maximum (predict/expected_max.h);
@@ -28,14 +30,14 @@ namespace isochron {
 
 struct IsochronOptions {
   // Parts that can be switched off, to see what each one earns.
-  bool risk = true;            // off: balance the expected times instead of minimising the expected maximum
-  bool shape = true;           // off: every curve is linear
-  bool two_hypotheses = true;  // off: outliers are ordinary readings
-  bool rent_or_buy = true;     // off: every expected gain is taken at once
-  bool common_mode = true;     // off: a slowdown that all share counts as noise
-  double price = 0.01;         // of a move, in steps
-  double false_alarm = 1e-3;   // chance per step that noise alone makes some reading an outlier
-  double forgetting = 0.98;    // weight of past likelihood at every step
+  bool risk = true;             // off: balance the expected times instead of minimising the expected maximum
+  bool shape = true;            // off: every curve is linear
+  bool two_hypotheses = true;   // off: outliers are ordinary readings
+  bool rent_or_buy = true;      // off: every expected gain is taken at once
+  bool common_mode = true;      // off: a slowdown that all share counts as noise
+  double price = 0.015;         // of a move, in steps
+  double false_alarm = 1e-3;    // chance per step that noise alone makes some reading an outlier
+  double forgetting = 0.98;     // weight of past likelihood at every step
   std::string start = "equal";  // first split: equal, or weights (the workers' nominal speeds)
 
   void describe(OptionTable& table);
@@ -47,9 +49,7 @@ class IsochronPolicy final : public Policy {
 
   Proposal start(const Roster& roster, std::span<const std::int64_t> current) override;
   Proposal observe(
-      const Roster& roster,
-      std::span<const Reading> readings,
-      std::span<const std::int64_t> current) override;
+      const Roster& roster, std::span<const Reading> readings, std::span<const std::int64_t> current) override;
   void exchange(StateExchange& state) override;
 
  private:
@@ -58,12 +58,12 @@ class IsochronPolicy final : public Policy {
     bool seen = false;
     LevelBank scale;  // of log s
     ShapeEvidence evidence;
-    std::size_t shape = 0;         // index into the grid
-    double last_batch = 0.0;       // of the last valid reading
+    std::size_t shape = 0;    // index into the grid
+    double last_batch = 0.0;  // of the last valid reading
     double last_log_seconds = 0.0;
-    double last_reading = 0.0;     // log s as that reading had it
-    double last_surprise = 0.0;    // standard deviations; 0 once it was answered
-    bool suspected = false;        // the last reading was held back
+    double last_reading = 0.0;   // log s as that reading had it
+    double last_surprise = 0.0;  // standard deviations; 0 once it was answered
+    bool suspected = false;      // the last reading was held back
 
     void exchange(StateExchange& state);
   };
@@ -72,6 +72,13 @@ class IsochronPolicy final : public Policy {
   struct Outlook {
     std::vector<double> scales;
     std::vector<double> sigmas;
+  };
+
+  /// A split, what a step with it is expected to cost, and whether it bets on a suspected change of speed.
+  struct Choice {
+    std::vector<std::int64_t> batches;
+    double seconds = 0.0;
+    bool bet = false;
   };
 
   void meet(const Roster& roster);
@@ -83,25 +90,22 @@ class IsochronPolicy final : public Policy {
 
   [[nodiscard]] std::vector<std::int64_t> split(const Roster& roster, std::span<const double> scales) const;
   [[nodiscard]] double step_seconds(
-      const Roster& roster,
-      std::span<const double> scales,
-      std::span<const std::int64_t> batches) const;
+      const Roster& roster, std::span<const double> scales, std::span<const std::int64_t> batches) const;
   [[nodiscard]] double expected_seconds(
-      const Roster& roster,
-      const Outlook& outlook,
-      std::span<const std::int64_t> batches) const;
+      const Roster& roster, const Outlook& outlook, std::span<const std::int64_t> batches) const;
   /// What a step with `batches` costs, in the sense of the option `risk`.
   [[nodiscard]] double cost(const Roster& roster, const Outlook& outlook, std::span<const std::int64_t> batches) const;
   /// Replaces `plain` by the split for the suspects' new speeds if that is the better bet; says whether it did.
   bool bet_on_suspects(const Roster& roster, Outlook& outlook, std::vector<std::int64_t>& plain) const;
   [[nodiscard]] std::vector<std::int64_t> risk_split(const Roster& roster, const Outlook& outlook) const;
-  [[nodiscard]] std::vector<std::int64_t> best_split(const Roster& roster, Outlook& outlook, bool& bet) const;
+  /// A bet changes the outlook to the one it bets on.
+  [[nodiscard]] Choice best_split(const Roster& roster, Outlook& outlook) const;
   [[nodiscard]] const Shape& shape_of(const Track& track) const { return (*grid_)[track.shape]; }
 
   IsochronOptions options_;
   double typical_batch_ = 0.0;  // B / K when the job began: the scale of the grid
   std::optional<ShapeGrid> grid_;
-  std::vector<WorkerId> ids_;   // in the roster's order
+  std::vector<WorkerId> ids_;  // in the roster's order
   std::vector<Track> tracks_;  // likewise
   CommonMode common_mode_;
   double changes_ = 1.0;  // outliers that a second reading confirmed, plus one

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "isochron/core/policy/per_worker.h"
@@ -81,22 +80,20 @@ void OmniLearnPolicy::limit_losers(std::span<const Reading> readings, std::span<
 
 Proposal OmniLearnPolicy::follow_paper(const Roster& roster, std::span<const std::int64_t> current) {
   std::vector<double> batches = omnilearn_law(current, times_.seconds());
-  double largest = 0.0;
+  std::vector<BatchBounds> bounds;
+  bounds.reserve(batches.size());
+  double largest_change = 0.0;
   for (std::size_t k = 0; k < batches.size(); ++k) {
-    const BatchBounds bounds = bounds_of(roster.workers[k], k);
-    batches[k] = std::clamp(batches[k], bounds.low, bounds.high);
+    bounds.push_back(bounds_of(roster.workers[k], k));
+    batches[k] = std::clamp(batches[k], bounds[k].low, bounds[k].high);
     const auto old = static_cast<double>(current[k]);
-    largest = std::max(largest, std::abs(batches[k] - old) / std::max(old, 1.0));
+    largest_change = std::max(largest_change, std::abs(batches[k] - old) / std::max(old, 1.0));
   }
-  if (largest <= options_.dead_band) {
+  if (largest_change <= options_.dead_band) {
     return keep(current, Reason::kKept, "every change is within the dead band");
   }
-  if (options_.sum == "scaled") {
-    const double factor =
-        static_cast<double>(roster.global_batch) / std::accumulate(batches.begin(), batches.end(), 0.0);
-    std::ranges::transform(batches, batches.begin(), [factor](double batch) { return factor * batch; });
-  }
-  return adjust(std::move(batches), current);
+  const SumRule rule = options_.sum == "scaled" ? SumRule::kScaled : SumRule::kAdditive;
+  return adjust(restore_sum(batches, bounds, roster.global_batch, rule), current);
 }
 
 Proposal OmniLearnPolicy::follow_code(const Roster& roster, std::span<const std::int64_t> current) {

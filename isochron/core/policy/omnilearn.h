@@ -3,9 +3,9 @@
 //   paper  every iteration: smoothed times since the last adjustment, the law, bounds, then a dead band for all workers
 //          together; a worker whose throughput drops after its batch grew never gets more than before;
 //   code   the reference implementation of 2025: once per interval (an epoch), plain means, a dead band per worker.
-// Neither keeps the global batch. The papers leave open how it is restored: like the reference code, the controller
-// takes the difference from all workers in equal parts, which breaks the balance again; `sum=scaled` keeps the
-// proportions. O(K) a step.
+// Neither law keeps the global batch. The papers leave open how it is restored: the paper variant adds one term to all
+// batches, like the reference code, which breaks the balance again, or with sum=scaled multiplies them by one factor.
+// What the code variant proposes is mended by the controller. O(K) a step.
 #pragma once
 
 #include <cstdint>

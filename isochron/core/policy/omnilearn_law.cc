@@ -7,9 +7,14 @@
 #include "isochron/core/policy/smoothed_times.h"
 
 namespace isochron {
+namespace {
+
+// Of a batch in one adjustment; keeps an absurdly short time from giving infinity.
+constexpr double kLargestGrowth = 1e12;
+
+}  // namespace
 
 std::vector<double> omnilearn_law(std::span<const std::int64_t> batches, std::span<const double> seconds) {
-  constexpr double kLargestGrowth = 1e12;  // keeps an absurdly short time from giving infinity
   const double mean = mean_of_known(seconds);
   std::vector<double> result(batches.begin(), batches.end());
   for (std::size_t k = 0; k < result.size(); ++k) {
@@ -17,6 +22,31 @@ std::vector<double> omnilearn_law(std::span<const std::int64_t> batches, std::sp
       result[k] *= std::min(mean / seconds[k], kLargestGrowth);
     }
   }
+  return result;
+}
+
+std::vector<double> restore_sum(
+    std::span<const double> batches, std::span<const BatchBounds> bounds, std::int64_t global_batch, SumRule rule) {
+  const auto target = static_cast<double>(global_batch);
+  std::vector<double> result(batches.size());
+  // The sum after a common change, which grows with it.
+  const auto sum_after = [&](double change) {
+    double sum = 0.0;
+    for (std::size_t k = 0; k < batches.size(); ++k) {
+      const double batch = rule == SumRule::kAdditive ? batches[k] + change : batches[k] * change;
+      result[k] = std::clamp(batch, bounds[k].low, bounds[k].high);
+      sum += result[k];
+    }
+    return sum;
+  };
+  const double largest = std::max(std::ranges::max(batches), target);
+  double low = rule == SumRule::kAdditive ? -largest : 0.0;
+  double high = rule == SumRule::kAdditive ? target : kLargestGrowth;
+  for (int halving = 0; halving < 100; ++halving) {
+    const double middle = low + (high - low) / 2.0;
+    (sum_after(middle) < target ? low : high) = middle;
+  }
+  (void)sum_after(high);
   return result;
 }
 

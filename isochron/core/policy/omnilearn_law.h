@@ -18,6 +18,12 @@ struct BatchBounds {
 /// arXiv 2305.12213 and 2503.17469. O(K).
 std::vector<double> omnilearn_law(std::span<const std::int64_t> batches, std::span<const double> seconds);
 
+/// Brings the sum back to the global batch by one term added to every batch, or by one factor, each batch within its
+/// bounds; if the bounds cannot hold the global batch, all of them are at the nearer end. O(K) times 100 halvings.
+enum class SumRule : std::uint8_t { kAdditive, kScaled };
+std::vector<double> restore_sum(
+    std::span<const double> batches, std::span<const BatchBounds> bounds, std::int64_t global_batch, SumRule rule);
+
 /// One adjustment as the reference code that came with arXiv 2503.17469 makes it. O(K).
 ///   a) the law above, but a worker whose batch would change by less than `dead_band` of the new one keeps the old;
 ///   b) bounds; what they cut off (or added) is dealt out to all workers in equal parts, each part rounded up;

@@ -5,6 +5,7 @@
 
 #include "isochron/core/policy/dlb.h"
 #include "isochron/core/policy/isochron.h"
+#include "isochron/core/policy/lb_bsp.h"
 #include "isochron/core/policy/lbb.h"
 #include "isochron/core/policy/omnilearn.h"
 #include "isochron/core/policy/static.h"
@@ -34,11 +35,14 @@ constexpr Entry kPolicies[] = {
     {"omnilearn",
      "proportional control of iteration times (ACSOS 2020, TPDS 2025)",
      make<OmniLearnPolicy, OmniLearnOptions>},
+    {"lb-bsp", "split by predicted speeds, or by trial moves on GPUs (SoCC 2020)", make<LbBspPolicy, LbBspOptions>},
     {"lbb",
      "profile, cubic fit and integer solution, then single moves (J. Supercomputing 2024)",
      make<LbbPolicy, LbbOptions>},
     {"dlb", "shares in proportion to share over mean time, once per epoch", make<DlbPolicy, DlbOptions>},
-    {"isochron", "learned time curves, least expected step time, moves that pay", make<IsochronPolicy, IsochronOptions>},
+    {"isochron",
+     "learned time curves, least expected step time, moves that pay",
+     make<IsochronPolicy, IsochronOptions>},
 };
 
 }  // namespace

@@ -35,40 +35,55 @@ class CdfTable {
   std::array<double, static_cast<std::size_t>(2.0 * kReach * kPerUnit) + 2> value_{};
 };
 
+/// A worker's log time in the form the integral needs.
+struct Spread {
+  double log_mean;
+  double per_sigma;  // 1 / sigma
+};
+
+/// P(log X_k <= u for all k).
+double none_later(std::span<const Spread> workers, double u, const CdfTable& cdf) {
+  constexpr double kNever = 1e-9;  // below it the product does not count, and the rest of it need not be taken
+  double product = 1.0;
+  for (const Spread& worker : workers) {
+    const double z = (u - worker.log_mean) * worker.per_sigma;
+    if (z >= kReach) {
+      continue;
+    }
+    product *= z <= -kReach ? 0.0 : cdf(z);
+    if (product < kNever) {
+      return 0.0;
+    }
+  }
+  return product;
+}
+
 }  // namespace
 
 double expected_max(std::span<const double> log_means, std::span<const double> sigmas) {
   static const CdfTable kCdf;
+  std::vector<Spread> workers(log_means.size());
   // Below the largest lower end the maximum cannot be; above the largest upper end it is certainly not.
   double low = -std::numeric_limits<double>::infinity();
   double high = low;
-  for (std::size_t k = 0; k < log_means.size(); ++k) {
-    const double reach = kReach * std::max(sigmas[k], kLeastSigma);
-    low = std::max(low, log_means[k] - reach);
-    high = std::max(high, log_means[k] + reach);
+  for (std::size_t k = 0; k < workers.size(); ++k) {
+    const double sigma = std::max(sigmas[k], kLeastSigma);
+    workers[k] = {.log_mean = log_means[k], .per_sigma = 1.0 / sigma};
+    low = std::max(low, log_means[k] - kReach * sigma);
+    high = std::max(high, log_means[k] + kReach * sigma);
   }
-  // Few points do for many workers: the distribution of the maximum is narrow and smooth then, and time matters more.
-  const std::size_t points = log_means.size() > 256 ? 33 : 65;
+  // Few points do for many workers: time matters more there.
+  const std::size_t points = workers.size() > 256 ? 33 : 65;
   const double width = (high - low) / static_cast<double>(points - 1);
-  std::vector<double> none_later(points, 1.0);  // prod_k P(log X_k <= u) at every point u
-  for (std::size_t k = 0; k < log_means.size(); ++k) {
-    const double per_sigma = 1.0 / std::max(sigmas[k], kLeastSigma);
-    const double step = width * per_sigma;
-    double z = (low - log_means[k]) * per_sigma;
-    // From kReach on the factor is 1.
-    for (std::size_t i = 0; i < points && z < kReach; ++i, z += step) {
-      none_later[i] *= z <= -kReach ? 0.0 : kCdf(z);
-    }
-  }
-  double integral = 0.0;
-  double x = std::exp(low);
-  const double result = x;
   const double ratio = std::exp(width);
+  const double first = std::exp(low);
+  double x = first;
+  double integral = 0.0;
   for (std::size_t i = 0; i < points; ++i, x *= ratio) {
     const double ends = i == 0 || i + 1 == points ? 0.5 : 1.0;
-    integral += ends * (1.0 - none_later[i]) * x;
+    integral += ends * (1.0 - none_later(workers, low + static_cast<double>(i) * width, kCdf)) * x;
   }
-  return result + integral * width;
+  return first + integral * width;
 }
 
 }  // namespace isochron
