@@ -1,7 +1,10 @@
 #include "isochron/sim/simulate.h"
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "isochron/cli/commands.h"
@@ -24,6 +27,16 @@ RunHeader header_of(const sim::ClusterSpec& cluster, const sim::Options& options
     header.workers.push_back({.id = i, .name = cluster.workers[i].name, .kind = cluster.workers[i].kind});
   }
   return header;
+}
+
+/// Two outputs in one file would overwrite each other.
+void check_distinct_outputs(const SimulateRequest& request) {
+  std::vector<std::string> files{request.output.target(), request.log, request.trace};
+  std::erase(files, "");
+  std::ranges::sort(files);
+  if (const auto twin = std::ranges::adjacent_find(files); twin != files.end()) {
+    throw std::invalid_argument("'" + *twin + "' is given for two outputs; permitted: a file of its own for each");
+  }
 }
 
 /// One per policy, all opened before the first run.
@@ -69,6 +82,7 @@ void run(SimulateRequest& request) {
   const std::vector<std::string> policies = request.checked_policies();
   const sim::Options options = request.checked_options();
   const sim::ClusterSpec cluster = request.checked_cluster();
+  check_distinct_outputs(request);
   request.output.open();
   const auto recorders = open_recorders(request, cluster, options, policies);
 
