@@ -92,6 +92,7 @@ ClusterSpec t4_p4() {
 /// Speeds at even steps of the logarithm from 1 to 8.
 ClusterSpec mixed(int count) {
   std::vector<double> cores;
+  cores.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
     cores.push_back(std::exp2(3.0 * i / (count - 1)));
   }
@@ -170,48 +171,54 @@ struct Builtin {
 
 using Steps = std::int64_t;
 
-constexpr std::array kBuiltins{
-    Builtin{"hl1", "4 equal workers, 12 cores each", [](Steps) { return from_cores(kHl1); }},
-    Builtin{"hl2", "12, 12, 8 and 16 cores", [](Steps) { return from_cores(kHl2); }},
-    Builtin{"hl4", "9, 9, 6 and 24 cores", [](Steps) { return from_cores(kHl4); }},
-    Builtin{"hl8", "6, 6, 4 and 32 cores", [](Steps) { return from_cores(kHl8); }},
-    Builtin{"dynamic", "hl1, 2, 4, 8, 8, 4, 2, 1 in equal stages", dynamic},
-    Builtin{"h2", "3 workers of 9, 12 and 18 cores", [](Steps) { return from_cores(kH2); }},
-    Builtin{"h10", "3 workers of 2, 17 and 20 cores", [](Steps) { return from_cores(kH10); }},
-    Builtin{
-        "gpu-cpu",
-        "a GPU that is 100 times as fast as the CPU beside it, flat up to 64 samples",
-        [](Steps) { return gpu_cpu(); }},
-    Builtin{"t4-p4", "2 T4 and 2 P4, 8:1, flat up to 32 and 4 samples", [](Steps) { return t4_p4(); }},
-    Builtin{"mixed16", "16 workers, speeds from 1 to 8", [](Steps) { return mixed(16); }},
-    Builtin{"mixed256", "256 workers, speeds from 1 to 8", [](Steps) { return mixed(256); }},
-    Builtin{"burstable", "6 VMs that fall to 40 % of their speed when credits run out, and recover", burstable},
-    Builtin{"spot", "up to 6 spot machines that are taken away and come back", spot},
-    Builtin{"uneven-noise", "hl2 with 2 % noise, 20 % on the fastest worker", [](Steps) { return uneven_noise(); }},
-    Builtin{"ceiling", "hl4, 5 % noise, memory for 480 samples on the fastest worker", [](Steps) { return ceiling(); }},
-    Builtin{"affine-dynamic", "dynamic, 5 % noise, each step costs as much as 24 samples more", affine_dynamic},
-    Builtin{
-        "periodic",
-        "hl2, 5 % noise, a co-tenant slows the fastest worker 1.4 times, 20 steps on, 20 off",
-        [](Steps) { return periodic(); }},
-    Builtin{
-        "autocorrelated",
-        "hl2, 10 % noise with an autocorrelation of 0.9",
-        [](Steps) { return with_noise(from_cores(kHl2), {.sigma = 0.1, .autocorrelation = 0.9}); }},
-    Builtin{
-        "drifting",
-        "hl4, 5 % noise, speeds drift by 1 % a step",
-        [](Steps) { return with_noise(from_cores(kHl4), {.sigma = 0.05, .drift = 0.01}); }},
-    Builtin{
-        "spiky",
-        "hl4, 5 % noise, 1 % of the steps take 3 to 10 times as long",
-        [](Steps) { return with_noise(from_cores(kHl4), {.sigma = 0.05, .spike_probability = 0.01}); }},
-};
+constexpr auto kBuiltins = std::to_array<Builtin>({
+    {.name = "hl1", .description = "4 equal workers, 12 cores each", .make = [](Steps) { return from_cores(kHl1); }},
+    {.name = "hl2", .description = "12, 12, 8 and 16 cores", .make = [](Steps) { return from_cores(kHl2); }},
+    {.name = "hl4", .description = "9, 9, 6 and 24 cores", .make = [](Steps) { return from_cores(kHl4); }},
+    {.name = "hl8", .description = "6, 6, 4 and 32 cores", .make = [](Steps) { return from_cores(kHl8); }},
+    {.name = "dynamic", .description = "hl1, 2, 4, 8, 8, 4, 2, 1 in equal stages", .make = dynamic},
+    {.name = "h2", .description = "3 workers of 9, 12 and 18 cores", .make = [](Steps) { return from_cores(kH2); }},
+    {.name = "h10", .description = "3 workers of 2, 17 and 20 cores", .make = [](Steps) { return from_cores(kH10); }},
+    {.name = "gpu-cpu",
+     .description = "a GPU that is 100 times as fast as the CPU beside it, flat up to 64 samples",
+     .make = [](Steps) { return gpu_cpu(); }},
+    {.name = "t4-p4",
+     .description = "2 T4 and 2 P4, 8:1, flat up to 32 and 4 samples",
+     .make = [](Steps) { return t4_p4(); }},
+    {.name = "mixed16", .description = "16 workers, speeds from 1 to 8", .make = [](Steps) { return mixed(16); }},
+    {.name = "mixed256", .description = "256 workers, speeds from 1 to 8", .make = [](Steps) { return mixed(256); }},
+    {.name = "burstable",
+     .description = "6 VMs that fall to 40 % of their speed when credits run out, and recover",
+     .make = burstable},
+    {.name = "spot", .description = "up to 6 spot machines that are taken away and come back", .make = spot},
+    {.name = "uneven-noise",
+     .description = "hl2 with 2 % noise, 20 % on the fastest worker",
+     .make = [](Steps) { return uneven_noise(); }},
+    {.name = "ceiling",
+     .description = "hl4, 5 % noise, memory for 480 samples on the fastest worker",
+     .make = [](Steps) { return ceiling(); }},
+    {.name = "affine-dynamic",
+     .description = "dynamic, 5 % noise, each step costs as much as 24 samples more",
+     .make = affine_dynamic},
+    {.name = "periodic",
+     .description = "hl2, 5 % noise, a co-tenant slows the fastest worker 1.4 times, 20 steps on, 20 off",
+     .make = [](Steps) { return periodic(); }},
+    {.name = "autocorrelated",
+     .description = "hl2, 10 % noise with an autocorrelation of 0.9",
+     .make = [](Steps) { return with_noise(from_cores(kHl2), {.sigma = 0.1, .autocorrelation = 0.9}); }},
+    {.name = "drifting",
+     .description = "hl4, 5 % noise, speeds drift by 1 % a step",
+     .make = [](Steps) { return with_noise(from_cores(kHl4), {.sigma = 0.05, .drift = 0.01}); }},
+    {.name = "spiky",
+     .description = "hl4, 5 % noise, 1 % of the steps take 3 to 10 times as long",
+     .make = [](Steps) { return with_noise(from_cores(kHl4), {.sigma = 0.05, .spike_probability = 0.01}); }},
+});
 
 }  // namespace
 
 std::vector<BuiltinHelp> builtin_clusters() {
   std::vector<BuiltinHelp> list;
+  list.reserve(kBuiltins.size());
   for (const Builtin& builtin : kBuiltins) {
     list.push_back({.name = builtin.name, .description = builtin.description});
   }

@@ -76,7 +76,7 @@ void validate_interference(const Interference& interference, const Checker& chec
 void validate_worker(const WorkerSpec& worker) {
   const Checker check("worker \"" + worker.name + "\"");
   check.require(
-      !worker.name.empty() && worker.name != "*", "name", "\"" + worker.name + "\"", "any text but \"\" and \"*\"");
+      !worker.name.empty() && worker.name != "*", "name", "\"" + worker.name + "\"", R"(any text but "" and "*")");
   check.positive("cores", worker.cores);
   check.not_negative("overhead", worker.overhead);
   check.not_negative("plateau", worker.plateau);

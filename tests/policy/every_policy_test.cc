@@ -263,7 +263,14 @@ std::vector<std::string> policies() {
     names.push_back(help.name);
   }
   for (const char* variant :
-       {"omnilearn:variant=code,interval=3", "omnilearn:sum=scaled,b-min=0,b-max=40", "dlb:interval=2"}) {
+       {"omnilearn:variant=code,interval=3",
+        "omnilearn:sum=scaled,b-min=0,b-max=40",
+        "omnilearn:start=static",
+        "dlb:interval=2",
+        "lb-bsp:device=gpu",
+        "lb-bsp:predictor=memoryless",
+        "lb-bsp:predictor=ewma",
+        "lb-bsp:predictor=ar"}) {
     names.emplace_back(variant);
   }
   return names;

@@ -143,6 +143,18 @@ TEST(OmniLearnTest, NeverGoesBeyondABatchThatCostThroughput) {
   EXPECT_THAT(careless.decision().batch_sizes, ::testing::Not(ElementsAre(32, 32)));
 }
 
+TEST(OmniLearnTest, DoesNotBlameTheBatchForALaterSlowdown) {
+  // 64 in proportion 2 : 1 is (43, 21). The first worker grew into it without loss; when it later falls to half a
+  // sample per second and recovers, nothing stands in the way of the old split.
+  Controller controller = controller_for("omnilearn:sum=scaled", roster_of({1, 1}, 64));
+  (void)run(controller, affine_times({2, 1}), 5);
+  ASSERT_THAT(controller.decision().batch_sizes, ElementsAre(43, 21));
+  (void)run(controller, affine_times({0.5, 1}), 30);
+  ASSERT_LT(controller.decision().batch_sizes[0], 32);
+  (void)run(controller, affine_times({2, 1}), 30);
+  EXPECT_GE(controller.decision().batch_sizes[0], 41);
+}
+
 TEST(OmniLearnTest, ReferenceCodeDecidesOncePerInterval) {
   Controller controller = controller_for("omnilearn:variant=code,interval=5", roster_of({6, 6, 4, 32}, 128));
   EXPECT_EQ(run(controller, affine_times({6, 6, 4, 32}), 4), 0);

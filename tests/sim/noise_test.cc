@@ -94,7 +94,7 @@ TEST(NoiseTest, SpikesAreRareAndBounded) {
   }
   // 200 expected, standard deviation 14. The median of 1/x uniform between 1/10 and 1/3 is x = 60/13.
   EXPECT_NEAR(spikes, 200, 70);
-  EXPECT_NEAR(below_middle, spikes / 2, 35);
+  EXPECT_NEAR(below_middle, 0.5 * spikes, 35);
 }
 
 TEST(NoiseTest, DriftIsARandomWalkWithinOneToEight) {

@@ -58,12 +58,14 @@ TEST(PrometheusTest, HasWordsForWhatIsNotFinite) {
   EXPECT_THAT(metrics.text(), HasSubstr("\nisochron_step_seconds +Inf\n"));
 }
 
-TEST(PrometheusTest, DropsAWorkerThatWasKilledAndNamesAStrangerByItsId) {
+TEST(PrometheusTest, DropsAWorkerThatWasKilledAndNamesOneThatJoined) {
   PrometheusMetrics metrics(two_workers());
   metrics.observe(uneven_step());
   metrics.observe(EventRecord{.event = "kill", .worker = 1});
-  metrics.observe(StepRecord{.workers = {{.id = 9, .batch = 5}}});
+  metrics.observe(EventRecord{.event = "join", .worker = 8, .words = "late"});
+  metrics.observe(StepRecord{.workers = {{.id = 8, .batch = 4}, {.id = 9, .batch = 5}}});
   EXPECT_THAT(metrics.text(), Not(HasSubstr("worker=\"slow\"")));
+  EXPECT_THAT(metrics.text(), HasSubstr("isochron_batch_size{worker=\"late\"} 4\n"));
   EXPECT_THAT(metrics.text(), HasSubstr("isochron_batch_size{worker=\"9\"} 5\n"));
 }
 

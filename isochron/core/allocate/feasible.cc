@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -80,10 +79,8 @@ void check_feasible(std::span<const Slot> slots, std::int64_t global_batch) {
   std::ranges::for_each(slots, check_slot);
   const std::vector<std::int64_t> granularities = detail::granularity_chain(slots);
   check_sums(slots, global_batch);
-  const bool feasible =
-      granularities.size() == 1
-          ? detail::uniform_feasible(slots, global_batch)
-          : detail::Chain(slots, granularities, global_batch).feasible_within(std::numeric_limits<double>::infinity());
+  const bool feasible = granularities.size() == 1 ? detail::uniform_feasible(slots, global_batch)
+                                                  : detail::Chain(slots, granularities, global_batch).feasible();
   if (!feasible) {
     refuse_multiples(granularities, global_batch);
   }

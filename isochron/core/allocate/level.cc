@@ -27,27 +27,31 @@ double rounded_down(double x) {
 LevelSearch::LevelSearch(std::span<const Slot> slots, std::span<const UnitBounds> bounds, std::int64_t need)
     : slots_(slots), bounds_(bounds), need_(static_cast<double>(need)) {
   const std::size_t padded = (slots.size() + kWidth - 1) / kWidth * kWidth;
-  for (auto* lane : {&lanes_.start, &lanes_.rate, &lanes_.flat_start, &lanes_.flat_rate, &lanes_.more}) {
+  for (auto* lane : {&lanes_.start, &lanes_.rate, &lanes_.flat_start, &lanes_.flat_rate, &lanes_.more, &lanes_.unit}) {
     lane->assign(padded, 0.0);
   }
   double weighted_start = 0.0;
+  double smallest = kInfinity;
   for (std::size_t k = 0; k < slots.size(); ++k) {
     const Slot& slot = slots[k];
+    const auto g = static_cast<double>(slot.granularity);
+    smallest = std::min(smallest, g);
     if (slot.curve.is_table()) {
       tables_.push_back(k);
       continue;
     }
     const Curve::BentLine& line = slot.curve.bent_line();
-    const auto g = static_cast<double>(slot.granularity);
     const double first = static_cast<double>(bounds[k].first) * g;
     lanes_.start[k] = slot.offset_seconds + line.fixed + line.slope * first;
     lanes_.rate[k] = std::min(kSteepest, 1.0 / (line.slope * g));
     lanes_.flat_start[k] = slot.offset_seconds + line.floor + line.floor_slope * first;
     lanes_.flat_rate[k] = std::min(kSteepest, 1.0 / (line.floor_slope * g));
-    lanes_.more[k] = std::min(static_cast<double>(bounds[k].more), need_);
-    total_rate_ += lanes_.rate[k];
-    weighted_start += lanes_.start[k] * lanes_.rate[k];
+    lanes_.more[k] = static_cast<double>(bounds[k].more);
+    lanes_.unit[k] = g;
+    total_rate_ += g * lanes_.rate[k];
+    weighted_start += lanes_.start[k] * g * lanes_.rate[k];
   }
+  handful_ = kHandful * smallest;
   // Exact, up to whole units, if every worker is beyond its plateau and between its bounds.
   first_guess_ = total_rate_ > 0.0 ? (need_ + weighted_start) / total_rate_ : 1.0;
 }
@@ -60,19 +64,20 @@ double LevelSearch::guess_units(std::size_t k, double seconds) const {
   return std::min((seconds - lanes_.start[k]) * lanes_.rate[k], (seconds - lanes_.flat_start[k]) * lanes_.flat_rate[k]);
 }
 
-double LevelSearch::units_within(double seconds) const {
+double LevelSearch::samples_within(double seconds) const {
   std::array<double, kWidth> sums{};
   for (std::size_t k = 0; k < lanes_.start.size(); k += kWidth) {
     for (std::size_t j = 0; j < kWidth; ++j) {
       const std::size_t i = k + j;
       const double units = std::min(
           (seconds - lanes_.start[i]) * lanes_.rate[i], (seconds - lanes_.flat_start[i]) * lanes_.flat_rate[i]);
-      sums[j] += std::min(std::max(rounded_down(units), 0.0), lanes_.more[i]);
+      sums[j] += lanes_.unit[i] * std::min(std::max(rounded_down(units), 0.0), lanes_.more[i]);
     }
   }
   double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   for (const std::size_t k : tables_) {
-    sum += std::min(std::max(std::floor(guess_units(k, seconds)), 0.0), static_cast<double>(bounds_[k].more));
+    sum += static_cast<double>(slots_[k].granularity) *
+           std::min(std::max(std::floor(guess_units(k, seconds)), 0.0), static_cast<double>(bounds_[k].more));
   }
   return sum;
 }
@@ -80,17 +85,17 @@ double LevelSearch::units_within(double seconds) const {
 double LevelSearch::level() const {
   double low = 0.0;
   double high = kInfinity;
-  double enough = kHandful;
+  double enough = handful_;
   double seconds = first_guess_;
-  double rate = total_rate_;  // units per second: of all workers at first, then of the secant
-  double units = units_within(seconds);
+  double rate = total_rate_;  // samples per second: of all workers at first, then of the secant
+  double samples = samples_within(seconds);
   for (int pass = 1;; ++pass) {
-    (units <= need_ ? low : high) = seconds;
-    if (units <= need_ && need_ - units <= enough) {
+    (samples <= need_ ? low : high) = seconds;
+    if (samples <= need_ && need_ - samples <= enough) {
       return low;
     }
     // Aims a little short of the need, since the search ends on that side.
-    double next = seconds + (need_ - kHandful / 2.0 - units) / rate;
+    double next = seconds + (need_ - handful_ / 2.0 - samples) / rate;
     if (pass % kBisectEvery == 0) {
       next = kNowhere;
       enough *= 2.0;  // a jump inside the bracket: the search would only creep up to it
@@ -101,10 +106,10 @@ double LevelSearch::level() const {
     if (next <= low || next >= high) {
       return low;
     }
-    const double next_units = units_within(next);
-    rate = (next_units - units) / (next - seconds);
+    const double next_samples = samples_within(next);
+    rate = (next_samples - samples) / (next - seconds);
     seconds = next;
-    units = next_units;
+    samples = next_samples;
   }
 }
 

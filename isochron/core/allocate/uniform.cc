@@ -51,7 +51,7 @@ class UniformSplit {
   /// Gives every worker all units it finishes within the level, or within a level a little lower if they are too
   /// many: either they are exactly enough, or the level is below the optimum and an optimal split has them all.
   void fill_to_level() {
-    const LevelSearch search(slots_, bounds_, need_);
+    const LevelSearch search(slots_, bounds_, need_ * granularity_);
     double level = search.level();
     double step = std::max(level * 0x1p-48, std::numeric_limits<double>::min());
     while (!try_fill(search, level)) {
@@ -163,7 +163,7 @@ bool uniform_feasible(std::span<const Slot> slots, std::int64_t total) {
       return false;
     }
     least += bounds.first;
-    most = std::min(most + bounds.first + bounds.more, need + 1);
+    most += bounds.first + bounds.more;
     remainder_on_top = remainder_on_top || has_room(slot, (bounds.first + bounds.more) * granularity, remainder);
   }
   return remainder_on_top ? most >= need : most > need;

@@ -35,7 +35,7 @@ struct IsochronOptions {
   bool two_hypotheses = true;   // off: outliers are ordinary readings
   bool rent_or_buy = true;      // off: every expected gain is taken at once
   bool common_mode = true;      // off: a slowdown that all share counts as noise
-  double price = 0.01;          // of a move, in steps
+  double price = 0.015;         // of a move, in steps
   double false_alarm = 1e-3;    // chance per step that noise alone makes some reading an outlier
   double forgetting = 0.98;     // weight of past likelihood at every step
   std::string start = "equal";  // first split: equal, or weights (the workers' nominal speeds)

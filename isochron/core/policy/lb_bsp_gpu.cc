@@ -9,8 +9,10 @@
 #include "isochron/core/policy/per_worker.h"
 
 namespace isochron {
+
 Proposal LbBspGpu::start(const Roster& roster, std::span<const std::int64_t> current) {
   begin(roster);
+  memory_.assign(roster.workers.size(), kUnknown);
   if (current.empty()) {
     return {.batches = equal_split(roster), .reason = Reason::kStarted, .words = "equal shares"};
   }
@@ -29,7 +31,6 @@ void LbBspGpu::begin(const Roster& roster) {
   imbalance_ = 0.0;
   last_ = {};
   seconds_before_ = 0.0;
-  memory_.assign(workers, kUnknown);
   directions_.assign(workers, 0);
   begin_window(workers);
 }
@@ -93,7 +94,11 @@ std::optional<LbBspGpu::Pair> LbBspGpu::find_pair(const Roster& roster, std::spa
   if (!straggler || !leader) {
     return std::nullopt;
   }
-  return Pair{*straggler, *leader, mean[*straggler], mean[*leader]};
+  return Pair{
+      .straggler = *straggler,
+      .leader = *leader,
+      .straggler_seconds = mean[*straggler],
+      .leader_seconds = mean[*leader]};
 }
 
 std::int64_t LbBspGpu::unit_of(const Roster& roster, const Pair& pair) {

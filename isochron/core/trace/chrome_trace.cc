@@ -102,7 +102,12 @@ std::string ChromeTrace::add(const StepRecord& record) {
 }
 
 std::string ChromeTrace::add(const EventRecord& record) {
-  return instant(record.event, kFirstWorker + record.worker, record.seconds, record.step, record.words);
+  std::string text;
+  if (record.event == "join") {
+    track(record.worker).name = record.words;
+    text += thread_name(kFirstWorker + record.worker, record.words);
+  }
+  return text + instant(record.event, kFirstWorker + record.worker, record.seconds, record.step, record.words);
 }
 
 }  // namespace isochron

@@ -30,7 +30,7 @@ class ChromeTrace {
     std::string name;
     std::int64_t batch = -1;  // the counter's last value
   };
-  /// The worker's track; one that joined after the header was written is named by its id.
+  /// The worker's track; one that neither the header nor a join named goes by its id.
   Track& track(WorkerId worker);
 
   RunHeader header_;

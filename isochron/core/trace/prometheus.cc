@@ -87,6 +87,8 @@ void PrometheusMetrics::observe(const StepRecord& record) {
 void PrometheusMetrics::observe(const EventRecord& record) {
   if (record.event == "kill") {
     last_steps_.erase(record.worker);
+  } else if (record.event == "join") {
+    labels_[record.worker] = '{' + label("worker", record.words) + '}';
   }
 }
 

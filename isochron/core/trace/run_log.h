@@ -65,7 +65,7 @@ struct EventRecord {
   double seconds = 0.0;
   std::string event;  // "kill", "stop", "continue", "join", "speed", "out-of-memory", …
   WorkerId worker = 0;
-  std::string words;
+  std::string words;  // for people; of a join: the worker's name
   bool operator==(const EventRecord&) const = default;
 };
 

@@ -1,0 +1,16 @@
+// The subcommands. Each function adds one to the program and arranges for it to run once the whole command line has
+// been read.
+//
+// A command reports bad input by std::invalid_argument (the program ends with 2) and everything else that goes wrong
+// by isochron::Error (1), before it has written anything.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace isochron::cli {
+
+void add_simulate(CLI::App& program);
+void add_policies(CLI::App& program);
+void add_clusters(CLI::App& program);
+
+}  // namespace isochron::cli

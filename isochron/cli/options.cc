@@ -1,0 +1,87 @@
+#include "isochron/cli/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "isochron/core/trace/json.h"
+
+namespace isochron::cli {
+namespace {
+
+[[noreturn]] void refuse(const std::string& text, const std::string& permitted) {
+  throw std::invalid_argument("'" + text + "'; permitted: " + permitted);
+}
+
+/// False unless all of `text` is a number that fits.
+template <class Number>
+bool parse(const std::string& text, Number& number) {
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc{} && rest == end;
+}
+
+}  // namespace
+
+CLI::Option* add_value(
+    CLI::App& command,
+    const std::string& name,
+    const std::string& type,
+    const std::string& help,
+    std::function<void(const std::string&)> set) {
+  const auto named = [name, set = std::move(set)](const std::string& text) {
+    try {
+      set(text);
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument(name + " is " + error.what());
+    }
+  };
+  return command.add_option_function<std::string>(name, named, help)->type_name(type);
+}
+
+CLI::Option* add_whole(
+    CLI::App& command,
+    const std::string& name,
+    std::int64_t& value,
+    std::int64_t low,
+    std::int64_t high,
+    const std::string& help) {
+  const auto set = [&value, low, high](const std::string& text) {
+    if (!parse(text, value) || value < low || value > high) {
+      refuse(text, "a whole number from " + std::to_string(low) + " to " + std::to_string(high));
+    }
+  };
+  return add_value(command, name, "N", help, set)->default_str(std::to_string(value));
+}
+
+double parse_number(const std::string& text) {
+  double value = 0.0;
+  if (!parse(text, value) || !std::isfinite(value) || value < 0.0) {
+    refuse(text, "a finite number, 0 or more");
+  }
+  return value;
+}
+
+CLI::Option* add_number(CLI::App& command, const std::string& name, double& value, const std::string& help) {
+  const auto set = [&value](const std::string& text) { value = parse_number(text); };
+  return add_value(command, name, "X", help, set)->default_str(json_number(value));
+}
+
+CLI::Option* add_choice(
+    CLI::App& command,
+    const std::string& name,
+    std::string& value,
+    const std::vector<std::string>& permitted,
+    const std::string& help) {
+  const auto set = [&value, permitted](const std::string& text) {
+    if (std::ranges::find(permitted, text) == permitted.end()) {
+      refuse(text, CLI::detail::join(permitted, ", "));
+    }
+    value = text;
+  };
+  return add_value(command, name, CLI::detail::join(permitted, "|"), help, set)->default_str(value);
+}
+
+}  // namespace isochron::cli

@@ -1,0 +1,44 @@
+// Options whose refusals read "--steps is 'many'; permitted: a whole number from 1 to 1000000000".
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+namespace isochron::cli {
+
+/// `set` gets the text that was given; a std::invalid_argument of its own gets "NAME is " in front.
+CLI::Option* add_value(
+    CLI::App& command,
+    const std::string& name,
+    const std::string& type,
+    const std::string& help,
+    std::function<void(const std::string&)> set);
+
+/// A whole number from `low` to `high`. Help shows the default, which is what `value` holds.
+CLI::Option* add_whole(
+    CLI::App& command,
+    const std::string& name,
+    std::int64_t& value,
+    std::int64_t low,
+    std::int64_t high,
+    const std::string& help);
+
+/// A finite number, 0 or more. Throws std::invalid_argument: "'x'; permitted: …".
+[[nodiscard]] double parse_number(const std::string& text);
+
+/// Like parse_number.
+CLI::Option* add_number(CLI::App& command, const std::string& name, double& value, const std::string& help);
+
+/// One of `permitted`.
+CLI::Option* add_choice(
+    CLI::App& command,
+    const std::string& name,
+    std::string& value,
+    const std::vector<std::string>& permitted,
+    const std::string& help);
+
+}  // namespace isochron::cli

@@ -1,0 +1,122 @@
+#include "isochron/sim/simulate.h"
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "isochron/cli/commands.h"
+#include "isochron/cli/recorder.h"
+#include "isochron/cli/results.h"
+#include "isochron/cli/simulate_request.h"
+
+namespace isochron::cli {
+namespace {
+
+RunHeader header_of(const sim::ClusterSpec& cluster, const sim::Options& options, const std::string& policy) {
+  RunHeader header;
+  header.program = "simulate";
+  header.version = ISOCHRON_VERSION;
+  header.policy = policy;
+  header.cluster = cluster.name;
+  header.global_batch = options.global_batch;
+  header.seed = options.seed;
+  for (std::size_t i = 0; i < cluster.workers.size(); ++i) {
+    header.workers.push_back({.id = i, .name = cluster.workers[i].name, .kind = cluster.workers[i].kind});
+  }
+  return header;
+}
+
+/// Two outputs in one file would overwrite each other.
+void check_distinct_outputs(const SimulateRequest& request) {
+  std::vector<std::string> files{request.output.target(), request.log, request.trace};
+  std::erase(files, "");
+  std::ranges::sort(files);
+  if (const auto twin = std::ranges::adjacent_find(files); twin != files.end()) {
+    throw std::invalid_argument("'" + *twin + "' is given for two outputs; permitted: a file of its own for each");
+  }
+}
+
+/// One per policy, all opened before the first run.
+std::vector<std::unique_ptr<Recorder>> open_recorders(
+    const SimulateRequest& request,
+    const sim::ClusterSpec& cluster,
+    const sim::Options& options,
+    const std::vector<std::string>& policies) {
+  std::vector<std::unique_ptr<Recorder>> recorders;
+  for (const std::string& policy : policies) {
+    const auto name = [&](const std::string& file) {
+      return file.empty() || policies.size() == 1 ? file : name_for_policy(file, policy);
+    };
+    recorders.push_back(
+        std::make_unique<Recorder>(header_of(cluster, options, policy), name(request.log), name(request.trace)));
+  }
+  return recorders;
+}
+
+nlohmann::ordered_json details_of(
+    const SimulateRequest& request, const sim::ClusterSpec& cluster, const sim::Options& options) {
+  return {
+      {"cluster", cluster.name},
+      {"workers", cluster.workers.size()},
+      {"global_batch", options.global_batch},
+      {"steps", options.steps},
+      {"seed", options.seed},
+      {"sync", request.sync}};
+}
+
+void print(
+    const SimulateRequest& request,
+    const sim::ClusterSpec& cluster,
+    const sim::Options& options,
+    const std::vector<sim::Result>& results) {
+  std::cout << cluster.name << ": " << cluster.workers.size() << " workers, global batch " << options.global_batch
+            << ", " << options.steps << " steps, " << request.sync << ", seed " << options.seed << "\n\n"
+            << results_table(results, options.sync) << '\n'
+            << gain_sentence(results) << '\n';
+}
+
+void run(SimulateRequest& request) {
+  const std::vector<std::string> policies = request.checked_policies();
+  const sim::Options options = request.checked_options();
+  const sim::ClusterSpec cluster = request.checked_cluster();
+  check_distinct_outputs(request);
+  request.output.open();
+  const auto recorders = open_recorders(request, cluster, options, policies);
+
+  const sim::Result oracle = sim::simulate(cluster, options, "oracle");
+  std::vector<sim::Result> results;
+  nlohmann::ordered_json documents = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    const auto record = [&recorder = *recorders[i]](const auto& what) { recorder.record(what); };
+    results.push_back(sim::simulate(cluster, options, policies[i], record, record));
+    results.back().time_over_oracle = sim::time_over(results.back(), oracle);
+    documents.push_back(to_json(results.back(), options.sync));
+  }
+  for (const auto& recorder : recorders) {
+    recorder->commit();
+  }
+  if (!request.output.takes_standard_output()) {
+    print(request, cluster, options, results);
+  }
+  request.output.write("simulate", details_of(request, cluster, options), documents);
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand("simulate", "Compare policies on a cluster in simulated time");
+  const auto request = std::make_shared<SimulateRequest>();
+  request->add_options(*command);
+  command->footer(
+      "Examples:\n"
+      "  isochron simulate --cluster hl8 --policy uniform,isochron\n"
+      "  isochron simulate --cluster mine.toml --policy omnilearn:dead-band=0.1,ewma=0.2,isochron --json results.json\n"
+      "  isochron simulate --cluster dynamic --noise 0.05 --policy isochron --trace run.json   # open in "
+      "ui.perfetto.dev");
+  command->final_callback([request] { run(*request); });
+}
+
+}  // namespace isochron::cli

@@ -1,0 +1,147 @@
+#include "isochron/cli/simulate_request.h"
+
+#include <limits>
+#include <stdexcept>
+
+#include "isochron/cli/options.h"
+#include "isochron/cli/policy_list.h"
+#include "isochron/core/error.h"
+#include "isochron/io/cluster_file.h"
+#include "isochron/io/units.h"
+#include "isochron/sim/builtin.h"
+
+namespace isochron::cli {
+namespace {
+
+constexpr std::int64_t kMost = 1'000'000'000;
+
+void add_run_group(CLI::App& command, SimulateRequest& request) {
+  const std::string group = "Run";
+  command.add_option("--cluster", request.cluster, "A built-in cluster (see 'isochron clusters') or a cluster file")
+      ->type_name("NAME|FILE.toml")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--policy", request.policies, "Policies with their options (see 'isochron policies'), or oracle")
+      ->type_name("A,B:key=value,C")
+      ->capture_default_str()
+      ->group(group);
+  sim::Options& options = request.options;
+  add_whole(command, "--global-batch", options.global_batch, 1, kMost, "Samples per step, all workers together")
+      ->group(group);
+  add_whole(command, "--steps", options.steps, 1, kMost, "Length of the run")->group(group);
+  add_whole(
+      command,
+      "--seed",
+      request.seed,
+      0,
+      std::numeric_limits<std::int64_t>::max(),
+      "Of the noise; every policy sees the same")
+      ->group(group);
+  command.add_flag("--nominal-weights", options.nominal_weights, "Tell the policies the workers' cores")->group(group);
+}
+
+void add_cluster_group(CLI::App& command, SimulateRequest& request) {
+  const std::string group = "Cluster (beats what the cluster says)";
+  const auto set_noise = [&request](const std::string& text) { request.noise = parse_number(text); };
+  add_value(command, "--noise", "SIGMA", "Standard deviation of the logarithm of step times", set_noise)->group(group);
+  const auto set_rate = [&request](const std::string& text) { request.link_rate = io::parse_rate(text); };
+  add_value(command, "--link-rate", "RATE", "Of every worker's link, such as 10gbit", set_rate)->group(group);
+  const auto set_delay = [&request](const std::string& text) { request.link_delay = io::parse_duration(text); };
+  add_value(command, "--link-delay", "TIME", "Of every worker's link, such as 200us", set_delay)->group(group);
+}
+
+void add_training_group(CLI::App& command, SimulateRequest& request) {
+  const std::string group = "Training";
+  sim::Options& options = request.options;
+  add_choice(command, "--sync", request.sync, {"bsp", "asp", "ssp"}, "How workers wait for one another")->group(group);
+  add_whole(command, "--staleness", options.staleness, 0, kMost, "SSP: steps ahead of the slowest worker")
+      ->group(group);
+  const auto set_size = [&options](const std::string& text) { options.network.gradient_bytes = io::parse_size(text); };
+  add_value(command, "--gradient-bytes", "SIZE", "Exchanged per step, such as 45mbyte; 0: free", set_size)
+      ->default_str("0")
+      ->group(group);
+  add_whole(command, "--buckets", options.network.buckets, 1, kMost, "Pieces the gradient is exchanged in")
+      ->group(group);
+  command.add_flag("--no-overlap", request.no_overlap, "Exchange only after the last gradient")->group(group);
+  add_choice(
+      command,
+      "--lr-rule",
+      request.rate_rule,
+      {"none", "linear", "sqrt", "legw", "adascale"},
+      "How the learning rate follows the global batch")
+      ->group(group);
+  add_whole(command, "--reference-batch", options.rate.reference_batch, 0, kMost, "Batch the rate was tuned for; 0: B")
+      ->group(group);
+  add_number(command, "--warmup-steps", options.rate.warmup_steps, "At the reference batch")->group(group);
+}
+
+void add_output_group(CLI::App& command, SimulateRequest& request) {
+  request.output.add_option(command);
+  const std::string several = "; with several policies each gets a file with its name inserted";
+  command.add_option("--log", request.log, "Write the run log" + several)->type_name("FILE")->group("Output");
+  command.add_option("--trace", request.trace, "Write a Chrome/Perfetto trace" + several)
+      ->type_name("FILE")
+      ->group("Output");
+}
+
+bool is_file(const std::string& cluster) {
+  return cluster.ends_with(".toml") || cluster.find('/') != std::string::npos;
+}
+
+sim::ClusterSpec load_cluster(const std::string& cluster, std::int64_t steps) {
+  if (!is_file(cluster)) {
+    try {
+      return sim::builtin_cluster(cluster, steps);
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument("--cluster: " + std::string(error.what()) + ", or a file whose name ends in .toml");
+    }
+  }
+  try {
+    return io::read_cluster_file(cluster);
+  } catch (const Error& error) {
+    throw std::invalid_argument(
+        "--cluster is '" + cluster + "'; permitted: a file that can be read (" + error.what() + ")");
+  }
+}
+
+}  // namespace
+
+void SimulateRequest::add_options(CLI::App& command) {
+  add_run_group(command, *this);
+  add_cluster_group(command, *this);
+  add_training_group(command, *this);
+  add_output_group(command, *this);
+}
+
+std::vector<std::string> SimulateRequest::checked_policies() const {
+  try {
+    return parse_policies(policies);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument("--policy: " + std::string(error.what()));
+  }
+}
+
+sim::Options SimulateRequest::checked_options() const {
+  sim::Options checked = options;
+  checked.seed = static_cast<std::uint64_t>(seed);
+  checked.sync = sync == "bsp" ? sim::Sync::kBsp : sync == "asp" ? sim::Sync::kAsp : sim::Sync::kSsp;
+  checked.network.overlap = !no_overlap;
+  checked.rate.rule = parse_rate_rule(rate_rule);
+  checked.validate();
+  if (options.staleness > 0 && checked.sync != sim::Sync::kSsp) {
+    throw std::invalid_argument("--staleness is given with --sync " + sync + "; permitted: with --sync ssp");
+  }
+  return checked;
+}
+
+sim::ClusterSpec SimulateRequest::checked_cluster() const {
+  sim::ClusterSpec loaded = load_cluster(cluster, options.steps);
+  for (sim::WorkerSpec& worker : loaded.workers) {
+    worker.noise.sigma = noise.value_or(worker.noise.sigma);
+    worker.link.bytes_per_second = link_rate.value_or(worker.link.bytes_per_second);
+    worker.link.delay_seconds = link_delay.value_or(worker.link.delay_seconds);
+  }
+  return loaded;
+}
+
+}  // namespace isochron::cli
