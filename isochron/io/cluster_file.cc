@@ -50,7 +50,7 @@ toml::table parse_toml(std::string_view text, const std::string& file) {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
     throw std::invalid_argument(
-        file + ":" + std::to_string(error.source().begin.line) + ": " + std::string(error.description()));
+        file + ":" + std::to_string(error.source().begin.line) + ": " + one_line(error.description()));
   }
 }
 

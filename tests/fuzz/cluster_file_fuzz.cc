@@ -11,10 +11,13 @@
 
 namespace {
 
+using isochron::io::parse_cluster;
+using isochron::io::to_toml;
+
 void check(std::string_view bytes) {
   isochron::sim::ClusterSpec cluster;
   try {
-    cluster = isochron::io::parse_cluster(bytes, "fuzz.toml");
+    cluster = parse_cluster(bytes, "fuzz.toml");
   } catch (const std::invalid_argument& refusal) {
     const std::string_view words = refusal.what();
     ISO_CHECK(words.starts_with("fuzz.toml:"), "a refusal without its file");
@@ -26,7 +29,7 @@ void check(std::string_view bytes) {
     return;  // a count can make the text below longer than a cluster file may be
   }
   const std::string text = to_toml(cluster);
-  ISO_CHECK(to_toml(isochron::io::parse_cluster(text, "again.toml")) == text, "the round trip changed the cluster");
+  ISO_CHECK(to_toml(parse_cluster(text, "again.toml")) == text, "the round trip changed the cluster");
 }
 
 }  // namespace
