@@ -174,17 +174,20 @@ TEST(LbBspGpuTest, TurnsToTheNextWorkerWhenTheSlowestCanGiveNoMore) {
   EXPECT_EQ(game.split(), (Split{80, 72, 360}));  // the 432 that worker 1 leaves, as 2 : 10
 }
 
-TEST(LbBspGpuTest, DoesNotGrowAWorkerWithoutMemory) {
-  const Bench bench(64, {Curve::linear(1.0), Curve::linear(0.5), Curve::linear(0.5)});
-  LbBspGpu policy({.window = 1});
+TEST(LbBspGpuTest, GrowsABatchOnlyIntoTheMemoryThereIs) {
+  // Workers 2 and 3 would share 80 % of 60 samples evenly, but worker 2 has memory for 25; at most 90 % may be used,
+  // which is 22.
+  const Bench bench(60, {Curve::linear(1.0), Curve::linear(0.5), Curve::linear(0.5)});
+  LbBspGpu policy({.window = 1, .memory_limit = 0.9});
   Split split = split_of(bench.roster, policy.start(bench.roster, {}));
   for (int step = 0; step < 50; ++step) {
     auto readings = bench.readings(split);
-    readings[1].memory = 0.95;
+    readings[1].memory = static_cast<double>(split[1]) / 25.0;
     split = split_of(bench.roster, policy.observe(bench.roster, readings, split));
-    EXPECT_LE(split[1], 21);
+    ASSERT_LE(split[1], 22);
   }
-  EXPECT_GT(split[2], 21);
+  EXPECT_EQ(split[1], 22);
+  EXPECT_EQ(bench.slowest(split), 13.0);  // 38 samples for 1 : 2, as 13 + 25 or 12 + 26
 }
 
 TEST(LbBspGpuTest, StartsAgainWhenAMachineChanges) {
