@@ -58,7 +58,7 @@ def table(policies, seeds, with_recovery):
         for k, policy in enumerate(policies):
             mean = sum(run[k]["time_over_oracle"] for run in runs) / seeds
             changes = sum(run[k]["adjustments"] for run in runs) / seeds / scenario[4]
-            digits = 4 if mean < 2 else 1
+            digits = 4 if mean < 2 else 3 if mean < 10 else 1
             cells.append(f"{mean:.{digits}f}" + (f" ({changes:.1%})" if policy.startswith("isochron") else ""))
         if with_recovery:
             ours = [run[policies.index("isochron")] for run in runs]
