@@ -20,6 +20,7 @@ std::vector<std::int64_t> settled(const std::vector<double>& cores, BatchBounds 
   std::vector<std::int64_t> batches(cores.size(), 32);
   for (int epoch = 0; epoch < 50; ++epoch) {
     std::vector<double> seconds;
+    seconds.reserve(cores.size());
     for (std::size_t k = 0; k < cores.size(); ++k) {
       seconds.push_back(static_cast<double>(batches[k]) / cores[k]);
     }
