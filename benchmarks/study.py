@@ -32,7 +32,7 @@ SCENARIOS = [
     ("2 T4 + 2 P4", "t4-p4", None, 512, 300),
     ("burstable VMs", "burstable", None, 512, 600),
     ("spot machines", "spot", None, 512, 600),
-    ("all share 10 % noise", "common-noise", None, 1024, 400),
+    ("all share 10 % noise", "shared-noise", None, 1024, 400),
 ]
 POLICIES = ["uniform", "omnilearn", "lb-bsp", "lb-bsp:predictor=ewma", "lb-bsp:device=gpu", "lbb", "dlb", "isochron"]
 PARTS = ["risk", "shape", "two-hypotheses", "rent-or-buy", "common-mode"]
@@ -58,12 +58,12 @@ def table(policies, seeds, with_recovery):
         for k, policy in enumerate(policies):
             mean = sum(run[k]["time_over_oracle"] for run in runs) / seeds
             changes = sum(run[k]["adjustments"] for run in runs) / seeds / scenario[4]
-            digits = 4 if mean < 2 else 1
+            digits = 4 if mean < 2 else 3 if mean < 10 else 1
             cells.append(f"{mean:.{digits}f}" + (f" ({changes:.1%})" if policy.startswith("isochron") else ""))
         if with_recovery:
             ours = [run[policies.index("isochron")] for run in runs]
             if ours[0]["speed_changes"]:
-                cells.append("/".join(f"{sum(o[f'recovery_steps_{q}'] for o in ours) / seeds:.1f}" for q in ("p50", "p90")))
+                cells.append("/".join(f"{sum(o['recovery_steps'][q] for o in ours) / seeds:.1f}" for q in ("p50", "p90")))
             else:
                 cells.append("")
         print(f"| {scenario[0]} | {scenario[3]} | " + " | ".join(cells) + " |", flush=True)

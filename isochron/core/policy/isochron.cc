@@ -107,7 +107,8 @@ Proposal IsochronPolicy::observe(
   }
   gain_ = 0.0;
   const bool changed = bet || changes_ > changes_before;
-  const std::string words = "moved " + std::to_string(samples_moved(current, wished)) + " samples for a step " +
+  const std::int64_t moved = samples_moved(current, wished);
+  const std::string words = "moved " + std::to_string(moved) + (moved == 1 ? " sample" : " samples") + " for a step " +
                             percent(gain) + " shorter" +
                             (bet ? "; " + suspicion + ", a change of speed is the better bet" : "");
   return {as_wishes(wished), changed ? Reason::kSpeedChanged : Reason::kRebalanced, words};
