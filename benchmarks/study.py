@@ -63,7 +63,8 @@ def table(policies, seeds, with_recovery):
         if with_recovery:
             ours = [run[policies.index("isochron")] for run in runs]
             if ours[0]["speed_changes"]:
-                cells.append("/".join(f"{sum(o['recovery_steps'][q] for o in ours) / seeds:.1f}" for q in ("p50", "p90")))
+                means = (sum(run["recovery_steps"][q] for run in ours) / seeds for q in ("p50", "p90"))
+                cells.append("/".join(f"{mean:.1f}" for mean in means))
             else:
                 cells.append("")
         print(f"| {scenario[0]} | {scenario[3]} | " + " | ".join(cells) + " |", flush=True)

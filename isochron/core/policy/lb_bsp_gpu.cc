@@ -192,10 +192,10 @@ void LbBspGpu::exchange(StateExchange& state) {
   state.field("last_to", last_.to);
   state.field("last_samples", last_.samples);
   state.field("seconds_before", seconds_before_);
-  exchange_per_worker(state, "seconds", seconds_);
-  exchange_per_worker(state, "readings", readings_);
-  exchange_per_worker(state, "memory", memory_);
-  exchange_per_worker(state, "directions", directions_);
+  state.fixed_list("seconds", seconds_);
+  state.fixed_list("readings", readings_);
+  state.fixed_list("memory", memory_);
+  state.fixed_list("directions", directions_);
   if (last_.from >= directions_.size() || last_.to >= directions_.size()) {
     throw std::invalid_argument("state field last_from or last_to is not the place of a worker");
   }
