@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the stages of the test suite in the given order and stops at the first that fails.
 
-A stage is a preset (its tests are built and run by ctest), `lint` or `fuzz` (the targets of preset asan). Every
+A stage is a preset (its tests are built and run by ctest), `lint`, or `fuzz` (the fuzz targets of preset asan). Every
 command's output goes to build/log/STAGE.log; a line per stage shows what ran and how long it took. The last line sums
 up all stages.
 """
