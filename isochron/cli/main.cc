@@ -1,9 +1,11 @@
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
 #include "isochron/cli/commands.h"
+#include "isochron/cli/help.h"
 
 namespace isochron::cli {
 namespace {
@@ -64,6 +66,7 @@ int run(CLI::App& program, int count, char** words) {
 int main(int count, char** words) {
   try {
     CLI::App program("Trains one model across unequal machines at the speed of their sum.", "isochron");
+    program.formatter(std::make_shared<isochron::cli::HelpFormatter>());  // before the commands, which inherit it
     program.set_version_flag("--version", "isochron " ISOCHRON_VERSION);
     program.footer("Exit status: 0 done, 1 failed, 2 bad usage or bad input.");
     isochron::cli::add_simulate(program);

@@ -50,7 +50,7 @@ toml::table parse_toml(std::string_view text, const std::string& file) {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
     throw std::invalid_argument(
-        file + ":" + std::to_string(error.source().begin.line) + ": " + std::string(error.description()));
+        file + ":" + std::to_string(error.source().begin.line) + ": " + one_line(error.description()));
   }
 }
 
@@ -151,7 +151,7 @@ void read_worker(const std::string& file, const toml::table& table, std::vector<
 
 sim::Event parse_event(std::string_view name) {
   for (const sim::Event event : {sim::Event::kKill, sim::Event::kStop, sim::Event::kContinue, sim::Event::kJoin}) {
-    if (name == event_name(event)) {
+    if (name == to_string(event)) {
       return event;
     }
   }

@@ -12,12 +12,9 @@ namespace {
 
 constexpr std::size_t kLongestText = 1000;
 
-/// As it appears in an error: short, and on one line.
 std::string shortened(std::string_view text) {
   constexpr std::size_t kLongest = 60;
-  std::string result = to_utf8(text.substr(0, kLongest)) + (text.size() > kLongest ? "…" : "");
-  std::ranges::replace_if(result, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
-  return result;
+  return to_utf8(text.substr(0, kLongest)) + (text.size() > kLongest ? "…" : "");
 }
 
 std::string shown(const toml::node& node) {
@@ -35,10 +32,16 @@ std::string shown(const toml::node& node) {
 
 }  // namespace
 
+std::string one_line(std::string_view text) {
+  std::string result(text);
+  std::ranges::replace_if(result, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
+  return result;
+}
+
 void TomlFields::fail(std::string_view key, const std::string& message) const {
   const toml::node* const found = table_.get(key);
   const toml::source_region& place = found != nullptr ? found->source() : table_.source();
-  throw std::invalid_argument(file_ + ":" + std::to_string(place.begin.line) + ": " + message);
+  throw std::invalid_argument(file_ + ":" + std::to_string(place.begin.line) + ": " + one_line(message));
 }
 
 void TomlFields::refuse(std::string_view key, std::string_view permitted) const {

@@ -13,6 +13,9 @@
 
 namespace isochron::io {
 
+/// `text` with its control characters replaced, so that an error stays on its line.
+[[nodiscard]] std::string one_line(std::string_view text);
+
 class TomlFields {
  public:
   /// `file` and `table` must outlive this.

@@ -16,6 +16,7 @@ import sys
 import sources
 
 TIDY = "clang-tidy-19"
+CHECKS = sources.tracked("*.clang-tidy")
 # LibTorch's headers make all checks take minutes a file, so its users get the ones that find most.
 INCLUDES_TORCH = re.compile(r"^#include <(torch|ATen)/", re.MULTILINE)
 TORCH_CHECKS = ("-*,bugprone-use-after-move,bugprone-dangling-handle,bugprone-unused-raii,misc-unused-parameters,"
@@ -34,7 +35,7 @@ def dependencies(path, arguments):
 
 def fingerprint(files, arguments):
     digest = hashlib.sha256("\0".join(arguments).encode())
-    for file in [*files, ".clang-tidy", "tests/.clang-tidy"]:
+    for file in [*files, *CHECKS]:
         path = sources.ROOT / file
         digest.update(path.read_bytes() if path.exists() else b"gone")
     return digest.hexdigest()

@@ -159,6 +159,12 @@ TEST(ClusterFileTest, NamesKeyValueAndWhatIsPermitted) {
   EXPECT_THAT(refusal("[[worker]]\nnoise = \"loud\"\n"), HasSubstr("c.toml:2: noise is 'loud'; permitted: a number"));
 }
 
+TEST(ClusterFileTest, KeepsEveryErrorOnOneLine) {
+  EXPECT_EQ(refusal("[[worker]]\ncores = n\n.01\n").find('\n'), std::string::npos);
+  EXPECT_EQ(refusal("\"a\\nb\" = 1\n[[worker]]\n").find('\n'), std::string::npos);
+  EXPECT_EQ(refusal("[[worker]]\nname = \"a\\nb\"\ncores = -1\n").find('\n'), std::string::npos);
+}
+
 TEST(ClusterFileTest, RefusesUnknownKeysEverywhere) {
   EXPECT_THAT(refusal("speed = 1\n[[worker]]\n"), StartsWith("c.toml:1: unknown key 'speed'; permitted: name, "));
   EXPECT_THAT(refusal("[[worker]]\ncore = 1\n"), StartsWith("c.toml:2: unknown key 'core'; permitted: "));

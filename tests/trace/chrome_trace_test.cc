@@ -54,9 +54,17 @@ std::vector<json> events_of(const std::string& document, const std::string& phas
   return found;
 }
 
-TEST(ChromeTraceTest, LaysTheSpansOfAWorkerEndToEnd) {
+/// The whole document. Calls within one expression would come in any order.
+template <class... Records>
+std::string document_of(const Records&... records) {
   ChromeTrace trace(two_workers());
-  const std::string document = trace.begin() + trace.add(uneven_step(0, 1.0, false)) + trace.end();
+  std::string text = trace.begin();
+  ((text += trace.add(records)), ...);
+  return text + trace.end();
+}
+
+TEST(ChromeTraceTest, LaysTheSpansOfAWorkerEndToEnd) {
+  const std::string document = document_of(uneven_step(0, 1.0, false));
   const std::vector<json> spans = events_of(document, "X");
   ASSERT_EQ(spans.size(), 5U);  // worker 1 does not wait, so it has no wait span
   EXPECT_EQ(spans[0].at("name"), "compute");
@@ -73,17 +81,14 @@ TEST(ChromeTraceTest, LaysTheSpansOfAWorkerEndToEnd) {
 }
 
 TEST(ChromeTraceTest, NamesEveryTrack) {
-  ChromeTrace trace(two_workers());
-  const std::vector<json> names = events_of(trace.begin() + trace.end(), "M");
+  const std::vector<json> names = events_of(document_of(), "M");
   ASSERT_EQ(names.size(), 4U);
   EXPECT_EQ(names[0].at("args").at("name"), "simulate isochron on pair");
   EXPECT_EQ(names[3].at("args").at("name"), "slow \"1\"");
 }
 
 TEST(ChromeTraceTest, MarksAChangeOfTheSplitWithItsReason) {
-  ChromeTrace trace(two_workers());
-  const std::string document =
-      trace.begin() + trace.add(uneven_step(0, 0.0, false)) + trace.add(uneven_step(1, 3.5, true)) + trace.end();
+  const std::string document = document_of(uneven_step(0, 0.0, false), uneven_step(1, 3.5, true));
   const std::vector<json> instants = events_of(document, "i");
   ASSERT_EQ(instants.size(), 1U);
   EXPECT_EQ(instants[0].at("name"), std::string(to_string(Reason::kSpeedChanged)));
@@ -92,11 +97,9 @@ TEST(ChromeTraceTest, MarksAChangeOfTheSplitWithItsReason) {
 }
 
 TEST(ChromeTraceTest, CountsABatchSizeOnlyWhenItChanges) {
-  ChromeTrace trace(two_workers());
-  std::string document = trace.begin() + trace.add(uneven_step(0, 0.0, false)) + trace.add(uneven_step(1, 3.5, false));
   StepRecord moved = uneven_step(2, 7.0, true);
   moved.workers[0].batch = 100;
-  document += trace.add(moved) + trace.end();
+  const std::string document = document_of(uneven_step(0, 0.0, false), uneven_step(1, 3.5, false), moved);
   const std::vector<json> counters = events_of(document, "C");
   ASSERT_EQ(counters.size(), 3U);
   EXPECT_EQ(counters[2].at("name"), "batch size of fast");
@@ -104,11 +107,9 @@ TEST(ChromeTraceTest, CountsABatchSizeOnlyWhenItChanges) {
 }
 
 TEST(ChromeTraceTest, ShowsEventsAndWorkersThatJoinedLater) {
-  ChromeTrace trace(two_workers());
-  StepRecord late{.workers = {{.id = 5, .batch = 1, .compute_seconds = 1.0}, {.id = 6, .batch = 2}}};
-  const std::string document =
-      trace.begin() + trace.add(EventRecord{.step = 4, .seconds = 2.0, .event = "join", .worker = 5, .words = "late"}) +
-      trace.add(late) + trace.end();
+  const StepRecord late{.workers = {{.id = 5, .batch = 1, .compute_seconds = 1.0}, {.id = 6, .batch = 2}}};
+  const EventRecord join{.step = 4, .seconds = 2.0, .event = "join", .worker = 5, .words = "late"};
+  const std::string document = document_of(join, late);
   EXPECT_EQ(events_of(document, "i").at(0).at("name"), "join");
   EXPECT_EQ(events_of(document, "M").back().at("args").at("name"), "late");
   EXPECT_EQ(events_of(document, "C").at(0).at("name"), "batch size of late");
@@ -116,9 +117,9 @@ TEST(ChromeTraceTest, ShowsEventsAndWorkersThatJoinedLater) {
 }
 
 TEST(ChromeTraceTest, SkipsTimesThatAreNotFinite) {
-  ChromeTrace trace(two_workers());
-  StepRecord broken{.start_seconds = kUnknown, .workers = {{.id = 0, .compute_seconds = kUnknown}}, .changed = true};
-  const std::string document = trace.begin() + trace.add(broken) + trace.end();
+  const StepRecord broken{
+      .start_seconds = kUnknown, .workers = {{.id = 0, .compute_seconds = kUnknown}}, .changed = true};
+  const std::string document = document_of(broken);
   EXPECT_TRUE(events_of(document, "X").empty());
   EXPECT_TRUE(events_of(document, "i").empty());
 }

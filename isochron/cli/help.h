@@ -1,0 +1,18 @@
+// How `--help` lays out options: defaults stand behind the description, so that long ones do not break the columns.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+namespace isochron::cli {
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(26); }
+
+  std::string make_option_opts(const CLI::Option* option) const override;
+  std::string make_option_desc(const CLI::Option* option) const override;
+};
+
+}  // namespace isochron::cli

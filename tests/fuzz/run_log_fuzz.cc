@@ -1,0 +1,66 @@
+// Any bytes are records that survive a round trip and can be drawn, or std::invalid_argument that names the line.
+#include <cstddef>
+#include <cstdint>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "isochron/core/error.h"
+#include "isochron/core/trace/chrome_trace.h"
+#include "isochron/core/trace/prometheus.h"
+#include "isochron/io/run_log_reader.h"
+
+namespace {
+
+using isochron::io::RunLogReader;
+
+/// `line` again, read back from its text.
+isochron::io::RunLogLine reread(const isochron::io::RunLogLine& line) {
+  const auto text = [](const auto& record) { return to_json(record) + "\n"; };
+  const bool is_header = std::holds_alternative<isochron::RunHeader>(line);
+  std::istringstream stream((is_header ? "" : text(isochron::RunHeader{})) + std::visit(text, line));
+  RunLogReader reader(stream, "again");
+  if (!is_header) {
+    (void)reader.next();
+  }
+  return reader.next().value();
+}
+
+void draw(const isochron::io::RunLogLine& line) {
+  isochron::ChromeTrace trace{isochron::RunHeader{}};
+  isochron::PrometheusMetrics metrics{isochron::RunHeader{}};
+  std::visit(
+      [&](const auto& record) {
+        if constexpr (!std::is_same_v<decltype(record), const isochron::RunHeader&>) {
+          (void)trace.add(record);
+          metrics.observe(record);
+          (void)metrics.text();
+        }
+      },
+      line);
+}
+
+void check(const std::string& bytes) {
+  std::istringstream stream(bytes);
+  RunLogReader reader(stream, "fuzz.jsonl");
+  const auto text = [](const auto& record) { return to_json(record); };
+  try {
+    while (const auto line = reader.next()) {
+      ISO_CHECK(std::visit(text, reread(*line)) == std::visit(text, *line), "the round trip changed the record");
+      draw(*line);
+    }
+  } catch (const std::invalid_argument& refusal) {
+    ISO_CHECK(std::string_view(refusal.what()).starts_with("fuzz.jsonl:"), "a refusal without its line");
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  check({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
