@@ -127,8 +127,8 @@ class DataParallel::State {
 
 DataParallel::DataParallel(
     Tensors parameters,
-    Tensors buffers,
-    c10::intrusive_ptr<c10d::ProcessGroup> group,
+    const Tensors& buffers,
+    const c10::intrusive_ptr<c10d::ProcessGroup>& group,
     const DataParallelOptions& options)
     : state_(std::make_unique<State>(std::move(parameters), buffers, group, options)) {
 }

@@ -55,8 +55,8 @@ class DataParallel {
   // post-accumulate hook of every parameter.
   DataParallel(
       std::vector<at::Tensor> parameters,
-      std::vector<at::Tensor> buffers,
-      c10::intrusive_ptr<c10d::ProcessGroup> group,
+      const std::vector<at::Tensor>& buffers,
+      const c10::intrusive_ptr<c10d::ProcessGroup>& group,
       const DataParallelOptions& options = {});
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;

@@ -32,7 +32,7 @@ struct MpiBackendOptions {
   // Of every operation that does not bring its own; above 0.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   // Size of a piece of a collective, 1 KiB to 1 GiB.
-  std::int64_t piece_bytes = std::int64_t{8} << 20;
+  std::int64_t piece_bytes = std::int64_t{4} << 20;
   Backoff backoff;
   // Told about every operation that succeeded, on the progress thread; empty: nobody is.
   std::function<void(const OperationTimes&)> observer;

@@ -23,6 +23,7 @@ std::vector<Peer> gather_hosts(MPI_Comm comm, int size) {
           mine.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, comm),
       "MPI_Allgather of host names");
   std::vector<Peer> peers;
+  peers.reserve(names.size());
   for (const Name& name : names) {
     peers.push_back({.rank = static_cast<int>(peers.size()), .host = name.data()});
   }

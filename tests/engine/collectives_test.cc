@@ -44,7 +44,7 @@ at::Tensor input_of(int rank, at::ScalarType type, std::int64_t elements = kElem
   return (at::arange(elements, at::kLong).remainder(5) + rank).to(type);
 }
 
-at::Tensor allreduced(const Backend& backend, const at::Tensor& tensor, ReduceOp op) {
+at::Tensor allreduced(const Backend& backend, const at::Tensor& tensor, const ReduceOp& op) {
   Tensors tensors{tensor};
   backend->allreduce(tensors, {.reduceOp = op})->wait();
   return tensors[0];
