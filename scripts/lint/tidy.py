@@ -2,7 +2,8 @@
 """clang-tidy on every source, several at a time.
 
 A source that was clean is not looked at again until something it depends on changes: the file, a header of ours that it
-includes, the flags or the checks. The memory of that is in build/lint.
+includes, the flags or the checks. The memory of that is in build/lint. With --deep the static analyzer, which takes
+most of the time, follows whole paths through the code as well.
 """
 
 import concurrent.futures
@@ -16,7 +17,9 @@ import sources
 
 TIDY = "clang-tidy-19"
 CHECKS = sources.tracked("*.clang-tidy")
-MEMORY = sources.ROOT / "build" / "lint" / "tidy"
+DEEP = "--deep" in sys.argv[1:]
+SELECTION = [] if DEEP else ["--checks=-clang-analyzer-*"]
+MEMORY = sources.ROOT / "build" / "lint" / ("tidy-deep" if DEEP else "tidy")
 
 
 def dependencies(path, arguments):
@@ -43,7 +46,7 @@ def check(path, arguments):
         if fingerprint(clean["files"], arguments) == clean["fingerprint"]:
             return ""
         memory.unlink()
-    command = [TIDY, "--quiet", sources.ROOT / path, "--", *arguments[1:]]
+    command = [TIDY, "--quiet", *SELECTION, sources.ROOT / path, "--", *arguments[1:]]
     run = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True)
     if run.returncode:
         return run.stdout or run.stderr
