@@ -1,4 +1,5 @@
-// Images from bytes to floating point, changed at random on the way: shifted (a crop after padding), flipped, normalised.
+// Images from bytes to floating point, changed at random on the way: shifted (a crop after padding), flipped,
+// normalised.
 //
 // What happens to a sample is a function of (seed, epoch, position) alone, so training sees the same images whichever
 // worker or thread prepares them, and again after a restart. One pass over the image. Immutable, so thread-safe.

@@ -1,7 +1,7 @@
 // A named run of bytes with random access: a file on disk, or memory.
 //
-// A file is not loaded but read where it is asked for, so that datasets may be larger than memory and the workers of one
-// host share the page cache. Thread-safe.
+// A file is not loaded but read where it is asked for, so that datasets may be larger than memory and the workers of
+// one host share the page cache. Thread-safe.
 #pragma once
 
 #include <cstddef>

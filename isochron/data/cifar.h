@@ -1,8 +1,8 @@
 // The binary format of CIFAR-10 and CIFAR-100 (Krizhevsky 2009): records without a header.
 //
-// A record is one label (CIFAR-10), or a coarse and a fine one (CIFAR-100), and 3 x 32 x 32 bytes of red, green and blue
-// planes. A dataset may be spread over several files. Images stay on disk; the labels, the fine ones of CIFAR-100, are
-// checked when the files are opened and held in memory.
+// A record is one label (CIFAR-10), or a coarse and a fine one (CIFAR-100), and 3 x 32 x 32 bytes of red, green and
+// blue planes. A dataset may be spread over several files. Images stay on disk; the labels, the fine ones of CIFAR-100,
+// are checked when the files are opened and held in memory.
 #pragma once
 
 #include <cstdint>

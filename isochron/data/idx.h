@@ -14,9 +14,10 @@
 
 namespace isochron::data {
 
-/// Throws std::invalid_argument naming the file, what was found and what is permitted: another magic number, a size that
-/// the header does not announce, sides of 0 or more than 16384, no images, fewer or more labels than images, a label of
-/// `classes` or more, a damaged gzip file. Nothing is allocated for elements before the sizes are known to be there.
+/// Throws std::invalid_argument naming the file, what was found and what is permitted: another magic number, a size
+/// that the header does not announce, sides of 0 or more than 16384, no images, fewer or more labels than images, a
+/// label of `classes` or more, a damaged gzip file. Nothing is allocated for elements before the sizes are known to be
+/// there.
 std::unique_ptr<Dataset> read_idx(
     std::unique_ptr<ByteSource> images, std::unique_ptr<ByteSource> labels, std::int64_t classes = 10);
 

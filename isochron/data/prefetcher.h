@@ -7,9 +7,9 @@
 // a) plan() names the slices to come, soonest first; threads fetch their samples in that order.
 // b) take() hands out a slice: prepared samples are copied, the caller fetches missing ones together with the threads.
 //
-// Memory is bounded: `capacity` samples, taken once. plan() costs O(capacity log capacity), take() O(n log capacity) and
-// the copies. fetch() is called from the threads and from take()'s caller at the same time, never twice at a time for
-// one position. plan() and take() are for one thread.
+// Memory is bounded: `capacity` samples, taken once. plan() costs O(capacity log capacity), take() O(n log capacity)
+// and the copies. fetch() is called from the threads and from take()'s caller at the same time, never twice at a time
+// for one position. plan() and take() are for one thread.
 #pragma once
 
 #include <condition_variable>

@@ -1,7 +1,7 @@
 // The samples of a training run in the sampler's order, epoch after epoch, ready for the model.
 //
-// A sample is addressed by its running position: epoch * samples_per_epoch + position, which goes on through the ends of
-// epochs. So prefetching does too. fetch() is a pure function of it: permutation, read, augmentation. Thread-safe.
+// A sample is addressed by its running position: epoch * samples_per_epoch + position, which goes on through the ends
+// of epochs. So prefetching does too. fetch() is a pure function of it: permutation, read, augmentation. Thread-safe.
 #pragma once
 
 #include <cstddef>

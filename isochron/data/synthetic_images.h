@@ -1,7 +1,7 @@
 // Images for tests, demonstrations and benchmarks: made on the fly, the same on every platform, and learnable.
 //
-// Each class has a pattern of 4 x 4 tiles per channel; a sample is its class's pattern under uniform noise. A sample is a
-// pure function of (seed, stream, index), so any size costs no memory: O(bytes) time per sample. Thread-safe.
+// Each class has a pattern of 4 x 4 tiles per channel; a sample is its class's pattern under uniform noise. A sample is
+// a pure function of (seed, stream, index), so any size costs no memory: O(bytes) time per sample. Thread-safe.
 #pragma once
 
 #include <cstdint>

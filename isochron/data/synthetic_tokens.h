@@ -1,8 +1,8 @@
 // Sequences of tokens made on the fly, with a known best loss.
 //
-// A Markov chain: each token is followed by one of four successors of its own, with probabilities 1/2, 1/4, 1/8 and 1/8.
-// No model can predict better than 1.75 bits (1.213 nats) a token on average, and one that learns the successors gets
-// there. A sample is a pure function of (seed, stream, index); O(context) time. Thread-safe.
+// A Markov chain: each token is followed by one of four successors of its own, with probabilities 1/2, 1/4, 1/8 and
+// 1/8. No model can predict better than 1.75 bits (1.213 nats) a token on average, and one that learns the successors
+// gets there. A sample is a pure function of (seed, stream, index); O(context) time. Thread-safe.
 #pragma once
 
 #include <cstdint>
