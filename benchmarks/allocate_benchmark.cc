@@ -37,6 +37,7 @@ Slot make_slot(Kind kind, Random& random) {
 void allocate_batch(benchmark::State& state, Kind kind) {
   Random random({2024});
   std::vector<Slot> slots;
+  slots.reserve(static_cast<std::size_t>(state.range(0)));
   for (std::int64_t k = 0; k < state.range(0); ++k) {
     slots.push_back(make_slot(kind, random));
   }

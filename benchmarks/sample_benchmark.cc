@@ -11,7 +11,7 @@ namespace {
 void permutation_index(benchmark::State& state) {
   const isochron::Permutation permutation(state.range(0), 42);
   std::int64_t position = 0;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     benchmark::DoNotOptimize(permutation.index_at(position));
     position = position + 1 < state.range(0) ? position + 1 : 0;
   }
@@ -21,7 +21,7 @@ BENCHMARK(permutation_index)->Arg(60'000)->Arg(1'000'000'000)->Arg(std::int64_t{
 void ledger_in_order(benchmark::State& state) {
   isochron::Ledger ledger(std::int64_t{1} << 53);
   std::int64_t first = 0;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     ledger.stage({.positions = {.first = first, .last = first + 128}});
     ledger.commit();
     first += 128;
@@ -32,7 +32,7 @@ BENCHMARK(ledger_in_order);
 // The worst case: every other interval is missing at first, so that nothing can be joined, then they are filled in.
 void ledger_scattered(benchmark::State& state) {
   const std::int64_t intervals = state.range(0);
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     isochron::Ledger ledger(intervals);
     for (const std::int64_t start : {0, 1}) {
       for (std::int64_t first = start; first < intervals; first += 2) {

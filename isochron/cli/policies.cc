@@ -39,8 +39,9 @@ void run(JsonOutput& output) {
     }
   }
   if (!output.takes_standard_output()) {
-    std::cout << "Options follow the name: omnilearn:dead-band=0.1,ewma=0.2. The simulator also knows 'oracle', which\n"
-                 "is told the true speeds of the coming step.\n";
+    std::cout
+        << "Options follow the name: omnilearn:dead-band=0.1,ewma=0.2. The simulator also knows 'oracle', which\n"
+           "is told the true speeds of the coming step, and 'late-oracle', which is told those of the last one.\n";
   }
   output.write("policies", {}, results);
 }

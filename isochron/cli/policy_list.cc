@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "isochron/core/policy/registry.h"
+#include "isochron/sim/splitter.h"
 
 namespace isochron::cli {
 namespace {
@@ -35,7 +36,7 @@ std::vector<std::string> split(std::string_view text) {
 std::vector<std::string> parse_policies(std::string_view text) {
   std::vector<std::string> policies = split(text);
   for (auto policy = policies.begin(); policy != policies.end(); ++policy) {
-    if (*policy != "oracle") {
+    if (!sim::is_oracle(*policy)) {
       (void)make_policy(*policy);
     }
     if (std::find(policies.begin(), policy, *policy) != policy) {

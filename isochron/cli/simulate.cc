@@ -1,5 +1,3 @@
-#include "isochron/sim/simulate.h"
-
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -39,13 +37,16 @@ void check_distinct_outputs(const SimulateRequest& request) {
   }
 }
 
-/// One per policy, all opened before the first run.
+/// One per policy, all opened before the first run; none if nothing is to be recorded.
 std::vector<std::unique_ptr<Recorder>> open_recorders(
     const SimulateRequest& request,
     const sim::ClusterSpec& cluster,
     const sim::Options& options,
     const std::vector<std::string>& policies) {
   std::vector<std::unique_ptr<Recorder>> recorders;
+  if (request.log.empty() && request.trace.empty()) {
+    return recorders;
+  }
   for (const std::string& policy : policies) {
     const auto name = [&](const std::string& file) {
       return file.empty() || policies.size() == 1 ? file : name_for_policy(file, policy);
@@ -78,6 +79,15 @@ void print(
             << gain_sentence(results) << '\n';
 }
 
+sim::Result simulate(
+    const sim::ClusterSpec& cluster, const sim::Options& options, const std::string& policy, Recorder* recorder) {
+  if (recorder == nullptr) {
+    return sim::simulate(cluster, options, policy);
+  }
+  const auto record = [recorder](const auto& what) { recorder->record(what); };
+  return sim::simulate(cluster, options, policy, record, record);
+}
+
 void run(SimulateRequest& request) {
   const std::vector<std::string> policies = request.checked_policies();
   const sim::Options options = request.checked_options();
@@ -90,8 +100,8 @@ void run(SimulateRequest& request) {
   std::vector<sim::Result> results;
   nlohmann::ordered_json documents = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < policies.size(); ++i) {
-    const auto record = [&recorder = *recorders[i]](const auto& what) { recorder.record(what); };
-    results.push_back(sim::simulate(cluster, options, policies[i], record, record));
+    Recorder* const recorder = recorders.empty() ? nullptr : recorders[i].get();
+    results.push_back(simulate(cluster, options, policies[i], recorder));
     results.back().time_over_oracle = sim::time_over(results.back(), oracle);
     documents.push_back(to_json(results.back(), options.sync));
   }

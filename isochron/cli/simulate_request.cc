@@ -9,6 +9,7 @@
 #include "isochron/io/cluster_file.h"
 #include "isochron/io/units.h"
 #include "isochron/sim/builtin.h"
+#include "isochron/sim/fleet.h"
 
 namespace isochron::cli {
 namespace {
@@ -140,6 +141,11 @@ sim::ClusterSpec SimulateRequest::checked_cluster() const {
     worker.noise.sigma = noise.value_or(worker.noise.sigma);
     worker.link.bytes_per_second = link_rate.value_or(worker.link.bytes_per_second);
     worker.link.delay_seconds = link_delay.value_or(worker.link.delay_seconds);
+  }
+  try {
+    Roster{.workers = sim::Fleet(loaded, options.seed).roster(false), .global_batch = options.global_batch}.validate();
+  } catch (const std::invalid_argument& refused) {
+    throw std::invalid_argument("--global-batch: " + std::string(refused.what()));
   }
   return loaded;
 }

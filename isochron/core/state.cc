@@ -1,6 +1,7 @@
 #include "isochron/core/state.h"
 
 #include <charconv>
+#include <cmath>
 #include <stdexcept>
 
 #include "isochron/core/error.h"
@@ -117,11 +118,7 @@ StateExchange StateExchange::restore(const State& source) {
 void StateExchange::field(std::string_view name, double& value) {
   std::vector<double> values{value};
   field(name, values);
-  if (values.size() != 1) {
-    throw std::invalid_argument(
-        "state field " + prefix_ + std::string(name) + " has " + std::to_string(values.size()) +
-        " numbers; permitted: 1");
-  }
+  check_length(name, values.size(), 1);
   value = values.front();
 }
 
@@ -155,6 +152,23 @@ void StateExchange::field(std::string_view name, std::vector<double>& values) {
     throw std::invalid_argument("state field " + full + " is missing");
   }
   values = found->second;
+}
+
+void StateExchange::check_length(std::string_view name, std::size_t length, std::size_t permitted) const {
+  if (length != permitted) {
+    throw std::invalid_argument(
+        "state field " + prefix_ + std::string(name) + " has " + std::to_string(length) +
+        " numbers; permitted: " + std::to_string(permitted));
+  }
+}
+
+std::int64_t StateExchange::to_whole(double number, std::string_view name, double least) const {
+  if (!(number >= least && number <= 0x1p53) || number != std::floor(number)) {
+    throw std::invalid_argument(
+        "state field " + prefix_ + std::string(name) + " is " + std::to_string(number) +
+        "; permitted: a whole number from " + std::to_string(static_cast<std::int64_t>(least)) + " to 2^53");
+  }
+  return static_cast<std::int64_t>(number);
 }
 
 double StateExchange::to_number(std::int64_t value) {

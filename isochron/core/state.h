@@ -44,7 +44,7 @@ class StateExchange {
   void field(std::string_view name, T& value) {
     auto number = to_number(static_cast<std::int64_t>(value));
     field(name, number);
-    value = static_cast<T>(number);
+    value = to_whole<T>(number, name);
   }
   template <std::integral T>
   void field(std::string_view name, std::vector<T>& values) {
@@ -56,8 +56,16 @@ class StateExchange {
     field(name, numbers);
     values.resize(numbers.size());
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      values[i] = static_cast<T>(numbers[i]);
+      values[i] = to_whole<T>(numbers[i], name);
     }
+  }
+
+  /// A list whose length the configuration gives, not the state.
+  template <class T>
+  void fixed_list(std::string_view name, std::vector<T>& values) {
+    const std::size_t length = values.size();
+    field(name, values);
+    check_length(name, values.size(), length);
   }
 
   /// A part with an `exchange` of its own; its fields get the prefix "name.".
@@ -81,7 +89,13 @@ class StateExchange {
   }
 
  private:
+  void check_length(std::string_view name, std::size_t length, std::size_t permitted) const;
   static double to_number(std::int64_t value);
+  [[nodiscard]] std::int64_t to_whole(double number, std::string_view name, double least) const;
+  template <std::integral T>
+  T to_whole(double number, std::string_view name) const {
+    return static_cast<T>(to_whole(number, name, std::unsigned_integral<T> ? 0.0 : -0x1p53));
+  }
 
   State* target_ = nullptr;
   const State* source_ = nullptr;

@@ -13,7 +13,7 @@ double share_or_unknown(double value) {
 
 Reading checked(const WorkerTelemetry& report) {
   Reading reading{
-      .valid = report.batch > 0 && std::isfinite(report.seconds) && report.seconds > 0.0,
+      .valid = report.batch > 0 && report.seconds >= kShortestStep && report.seconds <= kLongestStep,
       .batch = report.batch,
       .seconds = report.seconds,
       .cpu = share_or_unknown(report.cpu),

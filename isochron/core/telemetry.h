@@ -24,8 +24,12 @@ struct StepTelemetry {
   std::vector<WorkerTelemetry> workers;  // any order; a worker may be missing
 };
 
-/// One worker's report as a policy gets it: in the roster's order, checked. `valid` says that batch and seconds are
-/// positive and finite; otherwise nothing was learned of the worker in this step. cpu and memory are in 0..1 or
+/// A step outside these times (seconds) was not measured but made up; policies are spared the overflows.
+inline constexpr double kShortestStep = 1e-9;
+inline constexpr double kLongestStep = 1e9;
+
+/// One worker's report as a policy gets it: in the roster's order, checked. `valid` says that the batch is positive and
+/// the time possible; otherwise nothing was learned of the worker in this step. cpu and memory are in 0..1 or
 /// kUnknown.
 struct Reading {
   bool valid = false;

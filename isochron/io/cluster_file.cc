@@ -151,7 +151,7 @@ void read_worker(const std::string& file, const toml::table& table, std::vector<
 
 sim::Event parse_event(std::string_view name) {
   for (const sim::Event event : {sim::Event::kKill, sim::Event::kStop, sim::Event::kContinue, sim::Event::kJoin}) {
-    if (name == event_name(event)) {
+    if (name == to_string(event)) {
       return event;
     }
   }

@@ -115,28 +115,12 @@ std::string change_text(const sim::Change& change) {
     pairs.raw("cores", json_number(*change.cores));
   }
   if (change.event != sim::Event::kNone) {
-    pairs.raw("event", toml_string(event_name(change.event)));
+    pairs.raw("event", toml_string(to_string(change.event)));
   }
   return "\n[[change]]\n" + pairs.lines();
 }
 
 }  // namespace
-
-std::string_view event_name(sim::Event event) {
-  switch (event) {
-    case sim::Event::kKill:
-      return "kill";
-    case sim::Event::kStop:
-      return "stop";
-    case sim::Event::kContinue:
-      return "continue";
-    case sim::Event::kJoin:
-      return "join";
-    case sim::Event::kNone:
-      break;
-  }
-  return "";
-}
 
 std::string to_toml(const sim::ClusterSpec& cluster) {
   const sim::ClusterSpec standard;

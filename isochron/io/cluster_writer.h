@@ -11,7 +11,4 @@ namespace isochron::io {
 /// The text of a cluster file that reads back as the same cluster. What has its default is left out.
 [[nodiscard]] std::string to_toml(const sim::ClusterSpec& cluster);
 
-/// "kill", as cluster files spell it; "" for Event::kNone.
-[[nodiscard]] std::string_view event_name(sim::Event event);
-
 }  // namespace isochron::io

@@ -232,7 +232,7 @@ void Async::record_push(const Lane& lane, std::int64_t staleness) const {
              .start_seconds = lane.started,
              .compute_seconds = lane.compute_seconds,
              .wait_seconds = lane.started - lane.idle_since,
-             .exchange_seconds = now_ - lane.started - lane.compute_seconds}},
+             .exchange_seconds = std::max(0.0, now_ - lane.started - lane.compute_seconds)}},
        .learning_rate_factor = decision_->learning_rate_factor,
        .changed = decision_->changed,
        .reason = decision_->reason,

@@ -209,7 +209,7 @@ void Bsp::record_step(double seconds) const {
          .start_seconds = start_,
          .compute_seconds = seconds_[i],
          .wait_seconds = longest_ - seconds_[i],
-         .exchange_seconds = now_ - start_ - longest_});
+         .exchange_seconds = std::max(0.0, now_ - start_ - longest_)});
   }
   run_.record(record);
 }

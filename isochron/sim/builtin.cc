@@ -209,6 +209,14 @@ constexpr auto kBuiltins = std::to_array<Builtin>({
     {.name = "drifting",
      .description = "hl4, 5 % noise, speeds drift by 1 % a step",
      .make = [](Steps) { return with_noise(from_cores(kHl4), {.sigma = 0.05, .drift = 0.01}); }},
+    {.name = "shared-noise",
+     .description = "hl4, 2 % noise, and 10 % that all workers share",
+     .make =
+         [](Steps) {
+           ClusterSpec cluster = with_noise(from_cores(kHl4), {.sigma = 0.02});
+           cluster.common_noise = 0.1;
+           return cluster;
+         }},
     {.name = "spiky",
      .description = "hl4, 5 % noise, 1 % of the steps take 3 to 10 times as long",
      .make = [](Steps) { return with_noise(from_cores(kHl4), {.sigma = 0.05, .spike_probability = 0.01}); }},

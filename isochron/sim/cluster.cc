@@ -120,6 +120,22 @@ void validate_change(const Change& change, std::size_t number, const std::set<st
 
 }  // namespace
 
+std::string_view to_string(Event event) {
+  switch (event) {
+    case Event::kNone:
+      return "speed";
+    case Event::kKill:
+      return "kill";
+    case Event::kStop:
+      return "stop";
+    case Event::kContinue:
+      return "continue";
+    case Event::kJoin:
+      return "join";
+  }
+  return "";
+}
+
 void ClusterSpec::validate() const {
   const Checker check("cluster \"" + name + "\"");
   check.require(!workers.empty(), "the number of workers", 0, "1 or more");

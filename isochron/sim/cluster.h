@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isochron/core/curve/curve.h"
@@ -55,6 +56,9 @@ struct WorkerSpec {
 };
 
 enum class Event : std::uint8_t { kNone, kKill, kStop, kContinue, kJoin };
+
+/// "kill", as cluster files and run logs spell it; "speed" for kNone.
+[[nodiscard]] std::string_view to_string(Event event);
 
 /// Something that happens at a step boundary: a new speed, or an event.
 struct Change {

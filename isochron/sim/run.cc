@@ -8,22 +8,6 @@
 namespace isochron::sim {
 namespace {
 
-std::string_view to_string(Event event) {
-  switch (event) {
-    case Event::kNone:
-      return "speed";
-    case Event::kKill:
-      return "kill";
-    case Event::kStop:
-      return "stop";
-    case Event::kContinue:
-      return "continue";
-    case Event::kJoin:
-      return "join";
-  }
-  return "";
-}
-
 /// The static policy is the one that is told the speeds beforehand.
 bool needs_weights(const std::string& policy) {
   return !is_oracle(policy) && PolicySpec::parse(policy).name == "static";

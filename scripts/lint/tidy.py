@@ -15,6 +15,7 @@ import sys
 import sources
 
 TIDY = "clang-tidy-19"
+CHECKS = sources.tracked("*.clang-tidy")
 MEMORY = sources.ROOT / "build" / "lint" / "tidy"
 
 
@@ -28,7 +29,7 @@ def dependencies(path, arguments):
 
 def fingerprint(files, arguments):
     digest = hashlib.sha256("\0".join(arguments).encode())
-    for file in [*files, ".clang-tidy", "tests/.clang-tidy"]:
+    for file in [*files, *CHECKS]:
         path = sources.ROOT / file
         digest.update(path.read_bytes() if path.exists() else b"gone")
     return digest.hexdigest()

@@ -8,7 +8,7 @@ import sys
 import sources
 
 MAX_LINES = 600
-MAX_COLUMNS = 120  # clang-format leaves long comments alone
+MAX_COLUMNS = 120
 DOCUMENT = re.compile(r"\bdocs/\w+\.md\b")
 LEFT_OVER = re.compile(r"\b(TODO|FIXME|XXX)\b")
 
@@ -17,8 +17,8 @@ def orphans():
     """A test file that nobody registered would look green forever."""
     compiled = sources.compile_commands()
     for path in sources.tracked("*.cc"):
-        if path.parts[:2] == ("tests", "fuzz"):  # built by the fuzz preset only
-            known = path.stem in (sources.ROOT / "tests/fuzz/CMakeLists.txt").read_text()
+        if path.parts[:2] == ("tests", "fuzz"):  # built by preset asan only
+            known = path.stem.removesuffix("_fuzz") in (sources.ROOT / "tests/fuzz/CMakeLists.txt").read_text()
         else:
             known = path in compiled
         if not known:
@@ -35,7 +35,8 @@ def contents():
         if path.suffix == ".h" and "#pragma once" not in lines:
             yield f"{path}: no #pragma once"
         for number, line in enumerate(lines, 1):
-            if len(line) > MAX_COLUMNS:
+            # In C++, clang-format minds all but comments.
+            if len(line) > MAX_COLUMNS and (path.suffix not in (".h", ".cc") or "//" in line):
                 yield f"{path}:{number}: {len(line)} columns; permitted: {MAX_COLUMNS}"
             if path.name != "tree.py" and LEFT_OVER.search(line):
                 yield f"{path}:{number}: unfinished: {line.strip()}"

@@ -256,17 +256,29 @@ TEST_P(EveryPolicyTest, LeavesEverythingAsItWasWhenAChangeIsRefused) {
   EXPECT_EQ(controller.state().serialize(), before);
 }
 
-// Every registered policy by its name, and the variants that take other paths through the code.
+// Every registered policy, once with its defaults, once for each word that one of its options permits, and once with
+// decisions so frequent that a scenario sees several.
 std::vector<std::string> policies() {
-  std::vector<std::string> names;
+  std::vector<std::string> result;
   for (const PolicyHelp& help : policy_help()) {
-    names.push_back(help.name);
+    result.push_back(help.name);
+    for (const OptionTable::Row& row : help.options) {
+      const std::string option = help.name + ":" + row.name + "=";
+      if (row.name == "interval") {
+        result.push_back(option + "2");
+      }
+      for (std::size_t from = 0, bar = 0; bar != std::string::npos; from = bar + 3) {
+        bar = row.permitted.find(" | ", from);
+        const std::string word = row.permitted.substr(from, bar - from);
+        if (row.permitted.find(" | ") != std::string::npos && word != row.standard) {
+          result.push_back(option + word);
+        }
+      }
+    }
   }
-  for (const char* variant :
-       {"omnilearn:variant=code,interval=3", "omnilearn:sum=scaled,b-min=0,b-max=40", "dlb:interval=2"}) {
-    names.emplace_back(variant);
-  }
-  return names;
+  result.emplace_back("omnilearn:variant=code,interval=3");
+  result.emplace_back("omnilearn:sum=scaled,b-min=0,b-max=40");
+  return result;
 }
 
 INSTANTIATE_TEST_SUITE_P(Registered, EveryPolicyTest, testing::ValuesIn(policies()), [](const auto& policy) {

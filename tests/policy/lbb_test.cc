@@ -9,6 +9,7 @@
 
 #include "isochron/core/allocate/allocate.h"
 #include "isochron/core/policy/cubic_fit.h"
+#include "isochron/core/policy/time_profile.h"
 
 namespace isochron {
 namespace {
@@ -50,6 +51,29 @@ TEST(CubicFitTest, GrowsInProportionBeyondTheLastPoint) {
 
 TEST(CubicFitTest, MakesALineOfOnePoint) {
   EXPECT_NEAR(fit_cubic({{.batch = 10.0, .seconds = 5.0}}).seconds(20.0), 10.0, 1e-9);
+}
+
+Reading reading_of(std::int64_t batch, double seconds) {
+  return {.valid = true, .batch = batch, .seconds = seconds};
+}
+
+TEST(TimeProfileTest, TakesNewsOfOneBatchAsNewsOfTheSpeed) {
+  // t = b, then twice as slow at 32: every time doubles, also where nothing new was measured.
+  TimeProfile profile;
+  for (std::int64_t batch = 1; batch <= 64; batch *= 2) {
+    profile.insert(reading_of(batch, static_cast<double>(batch)));
+  }
+  profile.stretch_to(reading_of(32, 64.0));
+  EXPECT_NEAR(profile.curve().seconds(8.0), 16.0, 0.01);
+  EXPECT_NEAR(profile.curve().seconds(64.0), 128.0, 0.01);
+}
+
+TEST(TimeProfileTest, KeepsTheNewestPointOfAPowerOfTwo) {
+  // 40 and 50 both lie in 32..63; with one point the curve is a line through the origin.
+  TimeProfile profile;
+  profile.insert(reading_of(40, 400.0));
+  profile.insert(reading_of(50, 50.0));
+  EXPECT_NEAR(profile.curve().seconds(100.0), 100.0, 1e-9);
 }
 
 // Steps of the profile for four workers and B = 128: powers 1 to 64 = 128 / 2, two steps each.

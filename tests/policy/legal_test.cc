@@ -104,6 +104,7 @@ TEST(LegalTest, IsTheNearestOfAllSplits) {
       continue;
     }
     std::vector<double> wished;
+    wished.reserve(roster.workers.size());
     for (std::size_t k = 0; k < roster.workers.size(); ++k) {
       wished.push_back(static_cast<double>(roster.global_batch) * random.uniform());
     }

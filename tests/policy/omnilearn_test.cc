@@ -20,6 +20,7 @@ std::vector<std::int64_t> settled(const std::vector<double>& cores, BatchBounds 
   std::vector<std::int64_t> batches(cores.size(), 32);
   for (int epoch = 0; epoch < 50; ++epoch) {
     std::vector<double> seconds;
+    seconds.reserve(cores.size());
     for (std::size_t k = 0; k < cores.size(); ++k) {
       seconds.push_back(static_cast<double>(batches[k]) / cores[k]);
     }
@@ -141,6 +142,18 @@ TEST(OmniLearnTest, NeverGoesBeyondABatchThatCostThroughput) {
   Controller careless = controller_for("omnilearn:sum=scaled,drop=1", roster_of({1, 1}, 64));
   (void)run(careless, times, 50);
   EXPECT_THAT(careless.decision().batch_sizes, ::testing::Not(ElementsAre(32, 32)));
+}
+
+TEST(OmniLearnTest, DoesNotBlameTheBatchForALaterSlowdown) {
+  // 64 in proportion 2 : 1 is (43, 21). The first worker grew into it without loss; when it later falls to half a
+  // sample per second and recovers, nothing stands in the way of the old split.
+  Controller controller = controller_for("omnilearn:sum=scaled", roster_of({1, 1}, 64));
+  (void)run(controller, affine_times({2, 1}), 5);
+  ASSERT_THAT(controller.decision().batch_sizes, ElementsAre(43, 21));
+  (void)run(controller, affine_times({0.5, 1}), 30);
+  ASSERT_LT(controller.decision().batch_sizes[0], 32);
+  (void)run(controller, affine_times({2, 1}), 30);
+  EXPECT_GE(controller.decision().batch_sizes[0], 41);
 }
 
 TEST(OmniLearnTest, ReferenceCodeDecidesOncePerInterval) {

@@ -36,7 +36,8 @@ TEST(ExpectedMaxTest, OfOneWorkerIsTheMeanOfTheLogNormal) {
 TEST(ExpectedMaxTest, AgreesWithSampling) {
   // The standard error of 200,000 draws is below 0.2 / sqrt(200,000) = 4.5e-4; four of them, plus the integral's own.
   const std::vector<std::vector<double>> means{{0.0, 0.0, 0.0, 0.0}, {0.0, 0.0, 0.0, -0.1}, {0.0, -2.0, 0.05, 0.0}};
-  const std::vector<std::vector<double>> sigmas{{0.05, 0.05, 0.05, 0.05}, {0.02, 0.02, 0.02, 0.2}, {0.2, 0.1, 0.01, 0.0}};
+  const std::vector<std::vector<double>> sigmas{
+      {0.05, 0.05, 0.05, 0.05}, {0.02, 0.02, 0.02, 0.2}, {0.2, 0.1, 0.01, 0.0}};
   for (const auto& mean : means) {
     for (const auto& sigma : sigmas) {
       EXPECT_NEAR(expected_max(mean, sigma), sampled(mean, sigma, 200000), 2.5e-3);

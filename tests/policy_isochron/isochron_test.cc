@@ -30,9 +30,7 @@ const Decision& step(Controller& controller, const Times& times) {
   for (std::size_t k = 0; k < controller.roster().workers.size(); ++k) {
     const std::int64_t batch = controller.decision().batch_sizes[k];
     telemetry.workers.push_back(
-        {.worker = controller.roster().workers[k].id,
-         .batch = batch,
-         .seconds = times(k, static_cast<double>(batch))});
+        {.worker = controller.roster().workers[k].id, .batch = batch, .seconds = times(k, static_cast<double>(batch))});
   }
   return controller.observe(telemetry);
 }
@@ -56,9 +54,7 @@ TEST(IsochronPolicyTest, BalancesALinearClusterInOneAdjustment) {
 TEST(IsochronPolicyTest, FollowsAChangeOfSpeedWithinTwoSteps) {
   Random random({1});
   std::vector<double> speeds{12, 12, 8, 16};
-  const Times noisy = [&](std::size_t k, double batch) {
-    return batch / speeds[k] * std::exp(0.05 * random.normal());
-  };
+  const Times noisy = [&](std::size_t k, double batch) { return batch / speeds[k] * std::exp(0.05 * random.normal()); };
   Controller controller(roster_of(4, 1024), {});
   for (int n = 0; n < 60; ++n) {
     step(controller, noisy);

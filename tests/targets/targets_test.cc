@@ -67,6 +67,7 @@ TEST_P(EveryCluster, IsBalancedAfterOneAdjustmentWithoutNoise) {
   ClusterSpec cluster = builtin_cluster(GetParam(), 50);
   cluster.changes.clear();
   set_noise(cluster, {});
+  cluster.common_noise = 0.0;
   for (WorkerSpec& worker : cluster.workers) {
     worker.interference = {};
     worker.overhead = worker.plateau = 0.0;

@@ -163,7 +163,7 @@ bool uniform_feasible(std::span<const Slot> slots, std::int64_t total) {
       return false;
     }
     least += bounds.first;
-    most = std::min(most + bounds.first + bounds.more, need + 1);
+    most += bounds.first + bounds.more;
     remainder_on_top = remainder_on_top || has_room(slot, (bounds.first + bounds.more) * granularity, remainder);
   }
   return remainder_on_top ? most >= need : most > need;

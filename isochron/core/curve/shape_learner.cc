@@ -13,7 +13,7 @@ constexpr double kLeastSignal = 3.0;    // the same, in standard deviations of l
 constexpr double kTolerance = 1.5;      // nats within which the more linear shape is preferred
 constexpr double kContradiction = 4.0;  // nats by which a worker must disagree with its kind
 constexpr double kRetention = 0.98;     // of old evidence, at every new move
-constexpr double kPriorDoubt = 0.3;     // standard deviation of the local exponent d log h / d log b before any evidence
+constexpr double kPriorDoubt = 0.3;     // standard deviation of d log h / d log b before any evidence
 
 /// Multiples of the typical batch: 0 is "none", the others cover two octaves on either side of it.
 constexpr std::array<double, ShapeGrid::kSteps> kOverheads{0.0, 0.1, 0.25, 0.5, 1.0, 2.0};
@@ -32,12 +32,7 @@ ShapeGrid::ShapeGrid(double typical_batch) {
       shapes_, [](const Shape& a, const Shape& b) { return a.overhead + a.plateau < b.overhead + b.plateau; });
 }
 
-bool ShapeEvidence::weigh(
-    const ShapeGrid& grid,
-    double before,
-    double after,
-    double log_time_change,
-    double noise) {
+bool ShapeEvidence::weigh(const ShapeGrid& grid, double before, double after, double log_time_change, double noise) {
   const double move = std::abs(std::log(after / before));
   if (move <= std::max(kLeastMove, kLeastSignal * std::sqrt(noise))) {
     return false;
@@ -60,8 +55,8 @@ double ShapeEvidence::doubt(double log_batch_change) const {
 
 void ShapeEvidence::exchange(StateExchange& state) {
   std::vector<double> misfit(misfit_.begin(), misfit_.end());
-  state.field("misfit", misfit);
-  std::copy_n(misfit.begin(), std::min(misfit.size(), misfit_.size()), misfit_.begin());
+  state.fixed_list("misfit", misfit);
+  std::ranges::copy(misfit, misfit_.begin());
   state.field("information", information_);
 }
 
@@ -72,8 +67,7 @@ std::size_t most_linear(std::span<const double> misfit) {
 }
 
 std::vector<std::size_t> choose_shapes(
-    std::span<const ShapeEvidence* const> evidence,
-    std::span<const std::string* const> kinds) {
+    std::span<const ShapeEvidence* const> evidence, std::span<const std::string* const> kinds) {
   struct Pool {
     std::array<double, ShapeGrid::kSize> misfit{};
     std::size_t shape = 0;

@@ -1,11 +1,12 @@
 // Learns the shape of time curves from the moves that happen anyway.
 //
-// Only a change of batch size tells shapes apart, and only if it stands out of the noise: a move with |d log b| > 0.1 and
-// > 3 sigma. Each such move adds, for every candidate shape, half the squared misfit of d log t against d log h over its
-// variance (raw consecutive differences: smoothed levels would make autocorrelated noise look like an overhead). Evidence
-// is pooled over workers of one kind; of the shapes within 1.5 nats of the best the most linear is taken; a worker that
-// contradicts its kind's shape by more than 4 nats keeps its own. Old evidence fades with every move, so that a workload
-// that changes is learned anew. Cost: one pass over the grid for a worker that moved, nothing otherwise.
+// Only a change of batch size tells shapes apart, and only if it stands out of the noise: a move with |d log b| > 0.1
+// and > 3 sigma. Each such move adds, for every candidate shape, half the squared misfit of d log t against d log h
+// over its variance (raw consecutive differences: smoothed levels would make autocorrelated noise look like an
+// overhead). Evidence is pooled over workers of one kind; of the shapes within 1.5 nats of the best the most linear
+// is taken; a worker that contradicts its kind's shape by more than 4 nats keeps its own. Old evidence fades with
+// every move, so that a workload that changes is learned anew. Cost: one pass over the grid for a worker that moved,
+// nothing otherwise.
 #pragma once
 
 #include <array>
@@ -55,7 +56,6 @@ std::size_t most_linear(std::span<const double> misfit);
 
 /// The shape of every worker, given each one's evidence and kind: the kind's, or its own where it contradicts it.
 std::vector<std::size_t> choose_shapes(
-    std::span<const ShapeEvidence* const> evidence,
-    std::span<const std::string* const> kinds);
+    std::span<const ShapeEvidence* const> evidence, std::span<const std::string* const> kinds);
 
 }  // namespace isochron

@@ -34,7 +34,7 @@ std::string repair_words(const Roster& roster, std::span<const double> wished) {
     return "; a proposal that is no number mended to the split in force";
   }
   const double sum = std::accumulate(wished.begin(), wished.end(), 0.0);
-  const double global_batch = static_cast<double>(roster.global_batch);
+  const auto global_batch = static_cast<double>(roster.global_batch);
   if (std::abs(sum - global_batch) < 0.5 || std::abs(sum) > 1e15) {
     return "; proposal mended to the nearest split within the bounds";
   }

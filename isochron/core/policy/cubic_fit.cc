@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <ranges>
 #include <utility>
 
 #include "isochron/core/error.h"
@@ -64,8 +65,8 @@ Coefficients solve(Equations equations, std::size_t terms) {
 
 double value_at(const Coefficients& coefficients, double x) {
   double result = 0.0;
-  for (auto term = coefficients.rbegin(); term != coefficients.rend(); ++term) {
-    result = result * x + *term;
+  for (const double coefficient : std::ranges::reverse_view(coefficients)) {
+    result = result * x + coefficient;
   }
   return result;
 }

@@ -51,16 +51,22 @@ Proposal IsochronPolicy::start(const Roster& roster, std::span<const std::int64_
   if (std::ranges::any_of(tracks_, &Track::seen)) {
     Outlook view = outlook();
     gain_ = 0.0;
-    return {as_wishes(best_split(roster, view).batches), Reason::kRosterChanged, "dealt anew over the changed workers"};
+    return {
+        .batches = as_wishes(best_split(roster, view).batches),
+        .reason = Reason::kRosterChanged,
+        .words = "dealt anew over the changed workers"};
   }
   const Reason reason = first ? Reason::kStarted : Reason::kRosterChanged;
   const bool weights_known = std::ranges::all_of(roster.workers, [](const Worker& w) { return w.weight > 0.0; });
   if (options_.start == "weights" && weights_known) {
     std::vector<double> weights;
     std::ranges::transform(roster.workers, std::back_inserter(weights), &Worker::weight);
-    return {proportional_split(roster, weights), reason, "split by nominal speeds until the first readings are in"};
+    return {
+        .batches = proportional_split(roster, weights),
+        .reason = reason,
+        .words = "split by nominal speeds until the first readings are in"};
   }
-  return {equal_split(roster), reason, "equal shares until the first readings are in"};
+  return {.batches = equal_split(roster), .reason = reason, .words = "equal shares until the first readings are in"};
 }
 
 void IsochronPolicy::meet(const Roster& roster) {
@@ -107,10 +113,12 @@ Proposal IsochronPolicy::observe(
   }
   gain_ = 0.0;
   const bool changed = bet || changes_ > changes_before;
-  const std::string words = "moved " + std::to_string(samples_moved(current, wished)) + " samples for a step " +
+  const std::int64_t moved = samples_moved(current, wished);
+  const std::string words = "moved " + std::to_string(moved) + (moved == 1 ? " sample" : " samples") + " for a step " +
                             percent(gain) + " shorter" +
                             (bet ? "; " + suspicion + ", a change of speed is the better bet" : "");
-  return {as_wishes(wished), changed ? Reason::kSpeedChanged : Reason::kRebalanced, words};
+  return {
+      .batches = as_wishes(wished), .reason = changed ? Reason::kSpeedChanged : Reason::kRebalanced, .words = words};
 }
 
 void IsochronPolicy::learn_shapes(const Roster& roster, std::span<const Reading> readings) {

@@ -11,8 +11,7 @@ void LbBspOptions::describe(OptionTable& table) {
   table.integer("order", predictor.order, 1, 16, "cpu, predictor ar: past speeds it looks at");
   table.integer("window", gpu.window, 1, 1'000'000, "gpu: steps in the first observation window");
   table.number("step", gpu.step, 0.0, 1.0, "gpu: first move, as a share of the mean batch; at least one unit");
-  table.number(
-      "memory-limit", gpu.memory_limit, 0.0, 1.0, "gpu: share of memory in use above which a batch stops growing");
+  table.number("memory-limit", gpu.memory_limit, 0.0, 1.0, "gpu: share of memory that a batch may grow into");
   table.number(
       "restart", gpu.restart, 0.0, 1000.0, "gpu: growth of the imbalance, as a share, that makes it start again");
 }

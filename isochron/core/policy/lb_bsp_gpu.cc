@@ -9,8 +9,16 @@
 #include "isochron/core/policy/per_worker.h"
 
 namespace isochron {
+namespace {
+
+// So that a ratio of whole numbers, once divided and multiplied, is not rounded down.
+constexpr double kRounding = 1e-6;
+
+}  // namespace
+
 Proposal LbBspGpu::start(const Roster& roster, std::span<const std::int64_t> current) {
   begin(roster);
+  memory_.assign(roster.workers.size(), kUnknown);
   if (current.empty()) {
     return {.batches = equal_split(roster), .reason = Reason::kStarted, .words = "equal shares"};
   }
@@ -29,7 +37,6 @@ void LbBspGpu::begin(const Roster& roster) {
   imbalance_ = 0.0;
   last_ = {};
   seconds_before_ = 0.0;
-  memory_.assign(workers, kUnknown);
   directions_.assign(workers, 0);
   begin_window(workers);
 }
@@ -79,10 +86,10 @@ std::optional<LbBspGpu::Pair> LbBspGpu::find_pair(const Roster& roster, std::spa
     if (readings_[k] == 0) {
       continue;
     }
-    const Worker& worker = roster.workers[k];
+    const std::int64_t unit = roster.workers[k].granularity;
     mean[k] = seconds_[k] / static_cast<double>(readings_[k]);
-    const bool gives = current[k] - worker.granularity >= worker.min_batch;
-    const bool takes = current[k] <= worker.max_batch - worker.granularity && !(memory_[k] > options_.memory_limit);
+    const bool gives = current[k] - roster.workers[k].min_batch >= unit;
+    const bool takes = headroom(roster, k, current[k]) >= unit;
     if (gives && (!straggler || mean[k] > mean[*straggler])) {
       straggler = k;
     }
@@ -93,11 +100,23 @@ std::optional<LbBspGpu::Pair> LbBspGpu::find_pair(const Roster& roster, std::spa
   if (!straggler || !leader) {
     return std::nullopt;
   }
-  return Pair{*straggler, *leader, mean[*straggler], mean[*leader]};
+  return Pair{
+      .straggler = *straggler,
+      .leader = *leader,
+      .straggler_seconds = mean[*straggler],
+      .leader_seconds = mean[*leader]};
 }
 
 std::int64_t LbBspGpu::unit_of(const Roster& roster, const Pair& pair) {
   return std::max(roster.workers[pair.straggler].granularity, roster.workers[pair.leader].granularity);
+}
+
+std::int64_t LbBspGpu::headroom(const Roster& roster, std::size_t place, std::int64_t batch) const {
+  const auto most = static_cast<double>(roster.global_batch);
+  const double memory = memory_[place];
+  const double by_memory = memory > 0.0 ? static_cast<double>(batch) * (options_.memory_limit / memory - 1.0) : most;
+  const double samples = std::floor(std::clamp(by_memory, 0.0, most) + kRounding);
+  return std::min(roster.workers[place].max_batch - batch, static_cast<std::int64_t>(samples));
 }
 
 bool LbBspGpu::oscillates(const Pair& pair) const {
@@ -139,7 +158,7 @@ Proposal LbBspGpu::move(const Roster& roster, const Pair& pair, std::span<const 
   const std::int64_t unit = unit_of(roster, pair);
   const std::int64_t room = std::min(
       current[pair.straggler] - roster.workers[pair.straggler].min_batch,
-      roster.workers[pair.leader].max_batch - current[pair.leader]);
+      headroom(roster, pair.leader, current[pair.leader]));
   const std::int64_t samples = std::min(std::max(step_, unit), room) / unit * unit;
   if (samples == 0) {
     return keep(current, Reason::kKept, "no room for a move of one unit");
@@ -173,10 +192,10 @@ void LbBspGpu::exchange(StateExchange& state) {
   state.field("last_to", last_.to);
   state.field("last_samples", last_.samples);
   state.field("seconds_before", seconds_before_);
-  exchange_per_worker(state, "seconds", seconds_);
-  exchange_per_worker(state, "readings", readings_);
-  exchange_per_worker(state, "memory", memory_);
-  exchange_per_worker(state, "directions", directions_);
+  state.fixed_list("seconds", seconds_);
+  state.fixed_list("readings", readings_);
+  state.fixed_list("memory", memory_);
+  state.fixed_list("directions", directions_);
   if (last_.from >= directions_.size() || last_.to >= directions_.size()) {
     throw std::invalid_argument("state field last_from or last_to is not the place of a worker");
   }

@@ -1,7 +1,7 @@
 // LB-BSP for GPU clusters: no model of time at all, but moves that are tried out.
 //
 //   a) Over a window of steps with one split, average every worker's time.
-//   b) The leader has the least mean time of those with room to grow: below their max_batch, memory use below a limit.
+//   b) The leader has the least mean time of those with room to grow: below their max_batch, and with memory for it.
 //      The straggler has the largest mean time of those above their min_batch.
 //   c) If that makes a worker undo its last move, the step was too large: halve it and lengthen the window.
 //   d) Move a step's worth of samples from the straggler to the leader, and begin a new window.
@@ -9,10 +9,11 @@
 //      if it made the slowest worker slower.
 //
 // The paper leaves open, and this decides: the first window is 5 steps and grows by 5 at every oscillation; the first
-// step is a quarter of the mean batch B / K; an oscillation is judged among moves of the present step only; it starts
-// again, with the first step and window, once straggler time / leader time is 20 % above its value at the last
-// oscillation, since a machine must have changed. Workers without a valid report in a window sit it out. After a change
-// of the roster newcomers get the median batch of their kind and it starts again. O(K) a step.
+// step is a quarter of the mean batch B / K; memory use is taken as proportional to the batch; an oscillation is judged
+// among moves of the present step only; it starts again, with the first step and window, once straggler time / leader
+// time is 20 % above its value at the last oscillation, since a machine must have changed. Workers without a valid
+// report in a window sit it out. After a change of the roster newcomers get the median batch of their kind and it
+// starts again. O(K) a step.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ namespace isochron {
 struct LbBspGpuOptions {
   std::int64_t window = 5;    // steps in the first observation window, 1 or more
   double step = 0.25;         // first move, as a share of the mean batch, 0..1; at least one sample
-  double memory_limit = 0.9;  // share of memory in use above which a batch stops growing, 0..1
+  double memory_limit = 1.0;  // share of memory that a batch may grow into, 0..1
   double restart = 0.2;       // growth of the imbalance that makes it start again, 0 or more
 };
 
@@ -63,6 +64,8 @@ class LbBspGpu final : public Policy {
   void begin_window(std::size_t workers);
   void gather(std::span<const Reading> readings);
   [[nodiscard]] std::optional<Pair> find_pair(const Roster& roster, std::span<const std::int64_t> current) const;
+  /// Samples by which a batch may grow.
+  [[nodiscard]] std::int64_t headroom(const Roster& roster, std::size_t place, std::int64_t batch) const;
   [[nodiscard]] bool oscillates(const Pair& pair) const;
   Proposal decide(const Roster& roster, const Pair& pair, std::span<const std::int64_t> current);
   Proposal settle(const Roster& roster, const Pair& pair, std::span<const std::int64_t> current);

@@ -151,9 +151,9 @@ Proposal LbbPolicy::probe(const Roster& roster, Reason reason) const {
   const std::int64_t done = probe_steps(roster) - probes_left_;
   const auto side = static_cast<std::size_t>(done % 2);
   const auto small = static_cast<double>(std::int64_t{1} << (done / 2));
-  const auto small_count = static_cast<double>((count + 1 - side) / 2);
-  const double rest =
-      (static_cast<double>(roster.global_batch) - small * small_count) / (static_cast<double>(count) - small_count);
+  const std::size_t small_count = (count + 1 - side) / 2;
+  const double rest = (static_cast<double>(roster.global_batch) - small * static_cast<double>(small_count)) /
+                      static_cast<double>(count - small_count);
   std::vector<double> batches(count, std::max(rest, 0.0));
   for (std::size_t k = side; k < count; k += 2) {
     batches[k] = small;

@@ -56,7 +56,7 @@ std::optional<std::vector<std::int64_t>> as_legal(const Roster& roster, std::spa
 std::vector<std::int64_t> nearest_legal(const Roster& roster, std::span<const double> wished) {
   const std::size_t count = roster.workers.size();
   ISO_CHECK(wished.size() == count, "one wish per worker");
-  const double global_batch = static_cast<double>(roster.global_batch);
+  const auto global_batch = static_cast<double>(roster.global_batch);
   std::vector<Slot> slots;
   slots.reserve(count);
   for (std::size_t k = 0; k < count; ++k) {

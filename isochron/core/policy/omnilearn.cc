@@ -132,9 +132,9 @@ BatchBounds OmniLearnPolicy::bounds_of(const Worker& worker, std::size_t place) 
 void OmniLearnPolicy::exchange(StateExchange& state) {
   state.field("iterations", iterations_);
   state.part("times", times_);
-  exchange_per_worker(state, "before", before_);
-  exchange_per_worker(state, "throughput_before", throughput_before_);
-  exchange_per_worker(state, "ceilings", ceilings_);
+  state.fixed_list("before", before_);
+  state.fixed_list("throughput_before", throughput_before_);
+  state.fixed_list("ceilings", ceilings_);
 }
 
 }  // namespace isochron

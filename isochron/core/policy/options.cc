@@ -142,6 +142,7 @@ void OptionTable::finish() const {
       continue;
     }
     std::vector<std::string> known;
+    known.reserve(rows_.size());
     for (const Row& row : rows_) {
       known.push_back(row.name);
     }

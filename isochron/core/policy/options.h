@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace isochron {
@@ -31,7 +32,7 @@ class OptionTable {
   };
 
   /// Reads the options of `spec`; each call below throws std::invalid_argument on a value that is not permitted.
-  explicit OptionTable(const PolicySpec& spec) : spec_(spec) {}
+  explicit OptionTable(PolicySpec spec) : spec_(std::move(spec)) {}
 
   void number(std::string_view name, double& value, double low, double high, std::string_view meaning);
   void integer(

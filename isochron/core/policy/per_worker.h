@@ -1,14 +1,10 @@
 // What policies learn is kept in one list per quantity, in the roster's order. These helpers carry such lists over a
-// change of the roster, by worker id, and through saved states.
+// change of the roster, by worker id.
 #pragma once
 
 #include <cstddef>
-#include <stdexcept>
-#include <string>
-#include <string_view>
 #include <vector>
 
-#include "isochron/core/state.h"
 #include "isochron/core/worker.h"
 
 namespace isochron {
@@ -39,17 +35,5 @@ class Succession {
 };
 
 std::vector<WorkerId> ids_of(const Roster& roster);
-
-/// Like StateExchange::field, for a list that has one entry per worker before and after.
-template <class T>
-void exchange_per_worker(StateExchange& state, std::string_view name, std::vector<T>& values) {
-  const std::size_t workers = values.size();
-  state.field(name, values);
-  if (values.size() != workers) {
-    throw std::invalid_argument(
-        "state field " + std::string(name) + " has " + std::to_string(values.size()) +
-        " numbers; permitted: " + std::to_string(workers) + ", one for every worker");
-  }
-}
 
 }  // namespace isochron

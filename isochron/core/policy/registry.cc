@@ -30,19 +30,23 @@ struct Entry {
 
 // A policy enters the program here, in the order users see.
 constexpr Entry kPolicies[] = {
-    {"uniform", "equal shares", make<UniformPolicy, UniformOptions>},
-    {"static", "shares in proportion to given weights", make<StaticPolicy, StaticOptions>},
-    {"omnilearn",
-     "proportional control of iteration times (ACSOS 2020, TPDS 2025)",
-     make<OmniLearnPolicy, OmniLearnOptions>},
-    {"lb-bsp", "split by predicted speeds, or by trial moves on GPUs (SoCC 2020)", make<LbBspPolicy, LbBspOptions>},
-    {"lbb",
-     "profile, cubic fit and integer solution, then single moves (J. Supercomputing 2024)",
-     make<LbbPolicy, LbbOptions>},
-    {"dlb", "shares in proportion to share over mean time, once per epoch", make<DlbPolicy, DlbOptions>},
-    {"isochron",
-     "learned time curves, least expected step time, moves that pay",
-     make<IsochronPolicy, IsochronOptions>},
+    {.name = "uniform", .summary = "equal shares", .make = make<UniformPolicy, UniformOptions>},
+    {.name = "static", .summary = "shares in proportion to given weights", .make = make<StaticPolicy, StaticOptions>},
+    {.name = "omnilearn",
+     .summary = "proportional control of iteration times (ACSOS 2020, TPDS 2025)",
+     .make = make<OmniLearnPolicy, OmniLearnOptions>},
+    {.name = "lb-bsp",
+     .summary = "split by predicted speeds, or by trial moves on GPUs (SoCC 2020)",
+     .make = make<LbBspPolicy, LbBspOptions>},
+    {.name = "lbb",
+     .summary = "profile, cubic fit and integer solution, then single moves (J. Supercomputing 2024)",
+     .make = make<LbbPolicy, LbbOptions>},
+    {.name = "dlb",
+     .summary = "shares in proportion to share over mean time, once per epoch",
+     .make = make<DlbPolicy, DlbOptions>},
+    {.name = "isochron",
+     .summary = "learned time curves, least expected step time, moves that pay",
+     .make = make<IsochronPolicy, IsochronOptions>},
 };
 
 }  // namespace

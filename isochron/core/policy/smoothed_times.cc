@@ -41,8 +41,8 @@ bool SmoothedTimes::any_known() const {
 }
 
 void SmoothedTimes::exchange(StateExchange& state) {
-  exchange_per_worker(state, "seconds", seconds_);
-  exchange_per_worker(state, "counts", counts_);
+  state.fixed_list("seconds", seconds_);
+  state.fixed_list("counts", counts_);
 }
 
 }  // namespace isochron

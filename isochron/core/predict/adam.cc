@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "isochron/core/predict/fixed_field.h"
-
 namespace isochron {
 namespace {
 
@@ -29,8 +27,8 @@ void Adam::step(std::span<double> parameters, std::span<const double> gradient) 
 }
 
 void Adam::exchange(StateExchange& state) {
-  fixed_field(state, "mean", mean_);
-  fixed_field(state, "square", square_);
+  state.fixed_list("mean", mean_);
+  state.fixed_list("square", square_);
   state.field("mean_power", mean_power_);
   state.field("square_power", square_power_);
 }

@@ -5,8 +5,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "isochron/core/predict/fixed_field.h"
-
 namespace isochron {
 namespace {
 
@@ -111,9 +109,9 @@ void AutoRegression::fit() {
 void AutoRegression::exchange(StateExchange& state) {
   state.field("unit", unit_);
   state.part("past", past_);
-  fixed_field(state, "moments", moments_);
-  fixed_field(state, "targets", targets_);
-  fixed_field(state, "weights", weights_);
+  state.fixed_list("moments", moments_);
+  state.fixed_list("targets", targets_);
+  state.fixed_list("weights", weights_);
 }
 
 }  // namespace isochron

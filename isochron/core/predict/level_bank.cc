@@ -11,9 +11,9 @@ constexpr LevelBank::PerFilter kDriftRatio{1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0};
 constexpr double kFirstNoise = 0.05 * 0.05;
 constexpr double kLeastNoise = 1e-6;
 constexpr double kPooled = 0.1;
-constexpr double kWarmth = 3.0;         // readings that the first guess of the noise counts for
+constexpr double kWarmth = 3.0;          // readings that the first guess of the noise counts for
 constexpr double kLongestMemory = 50.0;  // readings, of the noise
-constexpr double kClip = 3.0;           // standard deviations at which an innovation is cut off
+constexpr double kClip = 3.0;            // standard deviations at which an innovation is cut off
 
 }  // namespace
 
@@ -115,8 +115,8 @@ void LevelBank::shift(double change) {
 void LevelBank::exchange(StateExchange& state) {
   const auto exchange_array = [&state](std::string_view name, PerFilter& values) {
     std::vector<double> list(values.begin(), values.end());
-    state.field(name, list);
-    std::copy_n(list.begin(), std::min(list.size(), values.size()), values.begin());
+    state.fixed_list(name, list);
+    std::ranges::copy(list, values.begin());
   };
   exchange_array("level", level_);
   exchange_array("spread", spread_);

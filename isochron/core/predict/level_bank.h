@@ -1,8 +1,9 @@
 // Tracks the level of one noisy series with a bank of filters, from "never changes" to "changes at every step".
 //
-// Each filter is a local-level Kalman filter, y_n = m_n + noise, m_n = m_(n-1) + drift, with its own ratio q of drift to
-// noise variance and its own estimate R of the noise (a shared R would lock in the wrong q). The filters are mixed by a
-// softmax of their discounted log likelihoods, a tenth of it pooled over all workers. O(1) per reading: six filters.
+// Each filter is a local-level Kalman filter, y_n = m_n + noise, m_n = m_(n-1) + drift, with its own ratio q of drift
+// to noise variance and its own estimate R of the noise (a shared R would lock in the wrong q). The filters are mixed
+// by a softmax of their discounted log likelihoods, a tenth of it pooled over all workers. O(1) per reading: six
+// filters.
 #pragma once
 
 #include <array>

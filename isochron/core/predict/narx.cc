@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <span>
 
-#include "isochron/core/predict/fixed_field.h"
-
 namespace isochron {
 namespace {
 
@@ -103,7 +101,7 @@ void Narx::exchange(StateExchange& state) {
   state.part("memory", memory_);
   state.part("network", network_);
   state.part("adam", adam_);
-  fixed_field(state, "examples", examples_);
+  state.fixed_list("examples", examples_);
   state.field("learned", learned_);
 }
 

@@ -11,6 +11,7 @@ constexpr double kLevelWeight = 0.2;
 constexpr double kSpreadWeight = 0.02;
 // A signal that stands still has a spread of this share of its level, so that rounding errors stay small.
 constexpr double kLeastSpread = 0.01;
+constexpr double kAboveZero = 1e-15;
 constexpr double kLimit = 4.0;
 
 }  // namespace
@@ -34,7 +35,6 @@ double Normaliser::normalised(double value) const {
 }
 
 double Normaliser::spread() const {
-  constexpr double kAboveZero = 1e-15;
   return std::max({std::sqrt(variance_), kLeastSpread * std::abs(level_), kAboveZero});
 }
 

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "isochron/core/predict/fixed_field.h"
 #include "isochron/core/random/random.h"
 
 namespace isochron {
@@ -63,7 +62,7 @@ double Perceptron::activation(std::size_t unit, std::span<const double> inputs) 
 }
 
 void Perceptron::exchange(StateExchange& state) {
-  fixed_field(state, "parameters", parameters_);
+  state.fixed_list("parameters", parameters_);
 }
 
 }  // namespace isochron

@@ -10,11 +10,15 @@
 #include "isochron/core/predict/narx.h"
 
 namespace isochron {
+namespace {
+
+// Far outside what machines do; the limits keep squares and ratios of speeds finite.
+constexpr double kSlowest = 1e-12;
+constexpr double kFastest = 1e15;
+
+}  // namespace
 
 void Predictor::observe(double speed, const Usage& usage) {
-  // Far outside what machines do; the limits keep squares and ratios of speeds finite.
-  constexpr double kSlowest = 1e-12;
-  constexpr double kFastest = 1e15;
   if (std::isfinite(speed) && speed > 0.0) {
     learn(std::clamp(speed, kSlowest, kFastest), usage);
   }

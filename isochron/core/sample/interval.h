@@ -5,6 +5,8 @@
 
 namespace isochron {
 
+inline constexpr std::int64_t kMostPositions = std::int64_t{1} << 53;  // what a saved state can hold exactly
+
 struct Interval {
   std::int64_t first = 0;
   std::int64_t last = 0;  // one past the end

@@ -17,10 +17,9 @@ void Use::exchange(StateExchange& state) {
 }
 
 Ledger::Ledger(std::int64_t size) : size_(size) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 53;  // what a saved state can hold
-  if (size < 0 || size > kMost) {
+  if (size < 0 || size > kMostPositions) {
     throw std::invalid_argument(
-        "ledger size is " + std::to_string(size) + "; permitted: 0 to " + std::to_string(kMost));
+        "ledger size is " + std::to_string(size) + "; permitted: 0 to " + std::to_string(kMostPositions));
   }
 }
 

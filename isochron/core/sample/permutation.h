@@ -1,9 +1,9 @@
 // A keyed permutation of 0 .. n - 1 with random access: position -> index and back, without a table.
 //
-// A Feistel network (Luby and Rackoff 1988) on the least number of bits that hold n - 1, whose two halves may differ by
-// a bit; an output of n or more goes round again ("cycle walking", Black and Rogaway 2002), which keeps it a bijection
-// and takes fewer than 2 rounds of it on average. O(1) expected time and O(1) memory for any n; identical on every
-// platform. For shuffling, not for cryptography. Immutable, so thread-safe.
+// A Feistel network (Luby and Rackoff 1988) on the least number of bits that hold n - 1, at least 6, whose two halves
+// may differ by a bit; an output of n or more goes round again ("cycle walking", Black and Rogaway 2002), which keeps
+// it a bijection and takes fewer than 2 passes on average for n > 32. O(1) expected time and O(1) memory for any n;
+// identical on every platform. For shuffling, not for cryptography. Immutable, so thread-safe.
 #pragma once
 
 #include <array>

@@ -13,7 +13,6 @@
 namespace isochron {
 namespace {
 
-constexpr std::int64_t kMostSamples = std::int64_t{1} << 53;                   // what a saved state can hold
 constexpr std::int64_t kMostBatch = std::numeric_limits<std::int32_t>::max();  // products of two must not overflow
 
 void require(bool permitted, const std::string& field, std::int64_t value, const std::string& range) {
@@ -22,7 +21,7 @@ void require(bool permitted, const std::string& field, std::int64_t value, const
   }
 }
 
-const SamplerOptions& checked(const SamplerOptions& options) {
+SamplerOptions checked(const SamplerOptions& options) {
   options.validate();
   return options;
 }
@@ -31,10 +30,10 @@ const SamplerOptions& checked(const SamplerOptions& options) {
 
 void SamplerOptions::validate() const {
   require(
-      dataset_size >= 1 && dataset_size <= kMostSamples,
+      dataset_size >= 1 && dataset_size <= kMostPositions,
       "dataset size",
       dataset_size,
-      "1 to " + std::to_string(kMostSamples));
+      "1 to " + std::to_string(kMostPositions));
   require(
       global_batch >= 1 && global_batch <= kMostBatch,
       "global batch",
