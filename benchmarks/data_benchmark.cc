@@ -70,7 +70,7 @@ void take_batches(benchmark::State& state, std::int64_t threads, bool prepare, s
   std::vector<std::byte> samples(static_cast<std::size_t>(kBatch * stream.sample_bytes()));
   std::vector<std::int64_t> labels(static_cast<std::size_t>(kBatch));
   std::int64_t start = 0;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     if (prepare) {
       const std::int64_t before = fetched;
       prefetcher.plan(std::vector<Interval>{{.first = start, .last = start + kBatch}});
