@@ -97,6 +97,9 @@ TEST(IdxTest, RefusesWhatCannotBeInflatedBeforeMemoryIsTaken) {
       refusal_of(bomb, kLabels),
       "images: the header promises 1152921504338411536 bytes inflated; permitted: at most " +
           std::to_string(bomb.size() * 1032) + " from a gzip file of " + std::to_string(bomb.size()));
+  // One image of 2^28 bytes is within every limit but that of deflate.
+  const Bytes empty = gzip(bytes({0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 64, 0, 0, 0, 64, 0}));
+  EXPECT_THAT(refusal_of(empty, kLabels), testing::StartsWith("images: the header promises 268435472 bytes inflated"));
 }
 
 TEST(IdxTest, RefusesDamagedGzip) {

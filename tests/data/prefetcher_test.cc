@@ -137,6 +137,17 @@ TEST(PrefetcherTest, KeepsWhatLeftThePlanUntilItsPlaceIsNeeded) {
   EXPECT_EQ(source.total(), 17);
 }
 
+TEST(PrefetcherTest, MakesRoomByWhatIsNotPlanned) {
+  Source source;
+  Prefetcher prefetcher(source.function(), kSampleBytes, {.threads = 1, .capacity = 9});
+  plan(prefetcher, {{0, 8}, {50, 51}});
+  source.wait_until_begun(50);
+  plan(prefetcher, {{0, 4}, {100, 104}});  // 4 to 7 make room
+  EXPECT_EQ(take(prefetcher, {0, 4}), positions({0, 4}));
+  EXPECT_EQ(take(prefetcher, {100, 104}), positions({100, 104}));
+  EXPECT_EQ(source.total(), 13);
+}
+
 TEST(PrefetcherTest, HoldsNoMoreThanItsCapacity) {
   Source source;
   {

@@ -43,6 +43,21 @@ TEST(SampleStreamTest, FollowsThePermutationOfEachEpoch) {
   }
 }
 
+TEST(SampleStreamTest, AugmentsByEpochAndPosition) {
+  const auto dataset = images(10);
+  const SamplerOptions order{.dataset_size = 10, .global_batch = 4, .seed = 3};
+  const Augment augment(dataset->shape(), {.flip = true, .crop_padding = 2, .seed = 8});
+  const SampleStream stream(dataset, order, augment);
+  for (std::int64_t running = 0; running < 20; ++running) {
+    const std::int64_t index = epoch_permutation(10, 3, running / 10).index_at(running % 10);
+    std::vector<float> expected(16);
+    augment.render(augment.view_at(running / 10, running % 10), sample_of(*dataset, index), expected);
+    std::vector<float> fetched(16);
+    stream.fetch(running, std::as_writable_bytes(std::span(fetched)));
+    EXPECT_EQ(fetched, expected) << running;
+  }
+}
+
 TEST(SampleStreamTest, SkipsWhatTheSamplerDrops) {
   const auto dataset = images(10);
   const SamplerOptions order{.dataset_size = 10, .global_batch = 4, .seed = 3, .last_batch = LastBatch::kDrop};
