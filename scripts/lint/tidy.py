@@ -2,7 +2,8 @@
 """clang-tidy on every source, several at a time.
 
 A source that was clean is not looked at again until something it depends on changes: the file, a header of ours that it
-includes, the flags or the checks. The memory of that is in build/lint.
+includes, the flags or the checks. The memory of that is in build/lint. With --deep the static analyzer, which takes
+most of the time, follows whole paths through the code as well.
 """
 
 import concurrent.futures
@@ -16,13 +17,17 @@ import sys
 import sources
 
 TIDY = "clang-tidy-19"
+# The standard library deprecates what its own std::stable_sort calls.
+QUIET = ["-Wno-deprecated-declarations"]
 CHECKS = sources.tracked("*.clang-tidy")
 # LibTorch's headers make all checks take minutes a file, so its users get the ones that find most.
 INCLUDES_TORCH = re.compile(r"^#include <(torch|ATen)/", re.MULTILINE)
 TORCH_CHECKS = ("-*,bugprone-use-after-move,bugprone-dangling-handle,bugprone-unused-raii,misc-unused-parameters,"
                 "performance-for-range-copy,performance-unnecessary-value-param,performance-move-const-arg,"
                 "readability-braces-around-statements,readability-function-size")  # fmt: skip
-MEMORY = sources.ROOT / "build" / "lint" / "tidy"
+DEEP = "--deep" in sys.argv[1:]
+SELECTION = [] if DEEP else ["--checks=-clang-analyzer-*"]
+MEMORY = sources.ROOT / "build" / "lint" / ("tidy-deep" if DEEP else "tidy")
 
 
 def dependencies(path, arguments):
@@ -44,14 +49,14 @@ def fingerprint(files, arguments):
 def check(path, arguments):
     """clang-tidy's findings, empty if there are none."""
     torch = INCLUDES_TORCH.search((sources.ROOT / path).read_text())
-    checks = [f"--checks={TORCH_CHECKS}"] if torch else []
+    checks = [f"--checks={TORCH_CHECKS}"] if torch else SELECTION
     memory = MEMORY / f"{str(path).replace('/', '.')}.json"
     if memory.exists():
         clean = json.loads(memory.read_text())
         if fingerprint(clean["files"], arguments + checks) == clean["fingerprint"]:
             return ""
         memory.unlink()
-    command = [TIDY, "--quiet", *checks, sources.ROOT / path, "--", *arguments[1:]]
+    command = [TIDY, "--quiet", *checks, sources.ROOT / path, "--", *arguments[1:], *QUIET]
     run = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True)
     if run.returncode:
         return run.stdout or run.stderr

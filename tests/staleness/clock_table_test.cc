@@ -104,7 +104,7 @@ TEST(ClockTableTest, RefusesCallsOutOfTurn) {
   EXPECT_THROW(table.push(7), InvariantError);
   EXPECT_THROW(table.join(1), InvariantError);
   try {
-    ClockTable(-1);
+    const ClockTable refused(-1);
     FAIL();
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(), "staleness bound is -1; permitted: 0 or more");

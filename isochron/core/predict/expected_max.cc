@@ -61,7 +61,7 @@ double none_later(std::span<const Spread> workers, double u, const CdfTable& cdf
 }  // namespace
 
 double expected_max(std::span<const double> log_means, std::span<const double> sigmas) {
-  static const CdfTable kCdf;
+  static const CdfTable cdf;
   std::vector<Spread> workers(log_means.size());
   // Below the largest lower end the maximum cannot be; above the largest upper end it is certainly not.
   double low = -std::numeric_limits<double>::infinity();
@@ -81,7 +81,7 @@ double expected_max(std::span<const double> log_means, std::span<const double> s
   double integral = 0.0;
   for (std::size_t i = 0; i < points; ++i, x *= ratio) {
     const double ends = i == 0 || i + 1 == points ? 0.5 : 1.0;
-    integral += ends * (1.0 - none_later(workers, low + static_cast<double>(i) * width, kCdf)) * x;
+    integral += ends * (1.0 - none_later(workers, low + static_cast<double>(i) * width, cdf)) * x;
   }
   return first + integral * width;
 }
