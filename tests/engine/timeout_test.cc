@@ -91,6 +91,7 @@ TEST(TimeoutTest, ReachesTheFutureAsTheSameException) {
     const auto work = backend->recv(tensors, 1, 0);
     const Failure failure = failure_of([&] { work->getFuture()->waitAndThrow(); });
     EXPECT_EQ(failure.kind, "time-out");
+    EXPECT_THROW(work->wait(), TimeoutError);  // the future comes first, the work a moment later
     EXPECT_TRUE(work->isCompleted());
     EXPECT_FALSE(work->isSuccess());
   }
