@@ -79,7 +79,8 @@ class ProgramTest : public testing::Test {
   }
 
   const fs::path folder_ = fs::path(testing::TempDir()) /
-                           (std::string("isochron_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+                           (std::string("isochron_") + testing::UnitTest::GetInstance()->current_test_info()->name() +
+                            "_" + std::to_string(::getpid()));
 };
 
 TEST_F(ProgramTest, PrintsHelpAndVersion) {
@@ -220,6 +221,14 @@ TEST_F(ProgramTest, WritesOneLogAndTracePerPolicy) {
     ++steps;
   }
   EXPECT_EQ(steps, 20);
+}
+
+TEST_F(ProgramTest, TakesTheDeviceOfLbBspFromAnOption) {
+  const std::string rest = " --cluster t4-p4 --steps 20 --json -";
+  const Outcome by_option = run("simulate --policy lb-bsp --device gpu" + rest);
+  EXPECT_EQ(by_option.status, 0) << by_option.errors;
+  EXPECT_EQ(by_option.output, run("simulate --policy lb-bsp:device=gpu" + rest).output);
+  EXPECT_NE(by_option.output, run("simulate --policy lb-bsp --device cpu" + rest).output);
 }
 
 TEST_F(ProgramTest, RunsAsynchronously) {
