@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string>
 
+#include "tests/own_path.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -78,9 +79,7 @@ class ProgramTest : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << text;
   }
 
-  const fs::path folder_ = fs::path(testing::TempDir()) /
-                           (std::string("isochron_") + testing::UnitTest::GetInstance()->current_test_info()->name() +
-                            "_" + std::to_string(::getpid()));
+  const fs::path folder_ = own_path();
 };
 
 TEST_F(ProgramTest, PrintsHelpAndVersion) {
