@@ -1,5 +1,6 @@
 #include "isochron/cli/simulate_request.h"
 
+#include <algorithm>
 #include <limits>
 #include <stdexcept>
 
@@ -25,6 +26,8 @@ void add_run_group(CLI::App& command, SimulateRequest& request) {
   command.add_option("--policy", request.policies, "Policies with their options (see 'isochron policies'), or oracle")
       ->type_name("A,B:key=value,C")
       ->capture_default_str()
+      ->group(group);
+  add_choice(command, "--device", request.device, {"cpu", "gpu"}, "lb-bsp: its algorithm for this kind of cluster")
       ->group(group);
   sim::Options& options = request.options;
   add_whole(command, "--global-batch", options.global_batch, 1, kMost, "Samples per step, all workers together")
@@ -116,7 +119,11 @@ void SimulateRequest::add_options(CLI::App& command) {
 
 std::vector<std::string> SimulateRequest::checked_policies() const {
   try {
-    return parse_policies(policies);
+    std::vector<std::string> checked = parse_policies(policies);
+    if (device == "gpu") {
+      std::ranges::replace(checked, "lb-bsp", "lb-bsp:device=gpu");
+    }
+    return checked;
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument("--policy: " + std::string(error.what()));
   }

@@ -16,6 +16,7 @@ namespace isochron::cli {
 struct SimulateRequest {
   std::string cluster = "hl8";
   std::string policies = "uniform,omnilearn,lb-bsp,lbb,dlb,isochron";
+  std::string device = "cpu";
   std::int64_t seed = 0;
   std::string sync = "bsp";
   std::string rate_rule = "none";

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string>
 
+#include "tests/own_path.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -78,8 +79,7 @@ class ProgramTest : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << text;
   }
 
-  const fs::path folder_ = fs::path(testing::TempDir()) /
-                           (std::string("isochron_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+  const fs::path folder_ = own_path();
 };
 
 TEST_F(ProgramTest, PrintsHelpAndVersion) {
@@ -220,6 +220,14 @@ TEST_F(ProgramTest, WritesOneLogAndTracePerPolicy) {
     ++steps;
   }
   EXPECT_EQ(steps, 20);
+}
+
+TEST_F(ProgramTest, TakesTheDeviceOfLbBspFromAnOption) {
+  const std::string rest = " --cluster t4-p4 --steps 20 --json -";
+  const Outcome by_option = run("simulate --policy lb-bsp --device gpu" + rest);
+  EXPECT_EQ(by_option.status, 0) << by_option.errors;
+  EXPECT_EQ(by_option.output, run("simulate --policy lb-bsp:device=gpu" + rest).output);
+  EXPECT_NE(by_option.output, run("simulate --policy lb-bsp --device cpu" + rest).output);
 }
 
 TEST_F(ProgramTest, RunsAsynchronously) {

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "support.h"
+#include "tests/own_path.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,9 +18,7 @@ class FileSourceTest : public testing::Test {
   FileSourceTest() { std::ofstream(file_) << "0123456789"; }
   ~FileSourceTest() override { std::filesystem::remove(file_); }
 
-  std::filesystem::path file_ =
-      std::filesystem::path(testing::TempDir()) /
-      ("isochron_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+  std::filesystem::path file_ = own_path();
 };
 
 std::string error_of(const std::function<void()>& action) {

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "support.h"
+#include "tests/own_path.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,9 +28,7 @@ class CatalogTest : public testing::Test {
     return open_dataset(name, {.folder = folder_, .split = split, .context = 4});
   }
 
-  std::filesystem::path folder_ =
-      std::filesystem::path(testing::TempDir()) /
-      ("isochron_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+  std::filesystem::path folder_ = own_path();
 };
 
 // One black pixel with the given label.

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "tests/own_path.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -213,10 +214,10 @@ TEST(ClusterFileTest, RefusesDeepNestingInEveryForm) {
 TEST(ClusterFileTest, SaysWhyAFileCannotBeRead) {
   EXPECT_THROW((void)read_cluster_file("no/such/file.toml"), Error);
   EXPECT_THROW((void)read_cluster_file(testing::TempDir()), Error);
-  const std::string path = testing::TempDir() + "cluster_file_test.toml";
+  const std::filesystem::path path = own_path(".toml");
   std::ofstream(path) << "[[worker]]\ncores = 3\n";
   EXPECT_EQ(read_cluster_file(path).workers.at(0).cores, 3.0);
-  EXPECT_EQ(read_cluster_file(path).name, "cluster_file_test");
+  EXPECT_EQ(read_cluster_file(path).name, path.stem());
   std::filesystem::remove(path);
 }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string>
 
+#include "tests/own_path.h"
 #include <gtest/gtest.h>
 
 #include "isochron/core/error.h"
@@ -30,7 +31,7 @@ class OutputFileTest : public testing::Test {
     return std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
   }
 
-  const fs::path folder_ = fs::path(testing::TempDir()) / "output_file_test";
+  const fs::path folder_ = own_path();
 };
 
 TEST_F(OutputFileTest, AppearsOnlyWhenCommitted) {
