@@ -31,14 +31,19 @@ if(NOT ISOCHRON_ULFM)
   message(WARNING "this MPI has no MPIX_Comm_shrink: a lost rank ends the job, which restarts from its checkpoint")
 endif()
 
-# isochron_engine_program(NAME SOURCES FILES... [LINK TARGETS...]): a program on the engine that reuses its precompiled
-# headers.
-function(isochron_engine_program name)
+# isochron_torch_library(NAME [LINK TARGETS...]): like isochron_library, with comm's precompiled headers.
+function(isochron_torch_library name)
+  isochron_library(${name} ${ARGN})
+  target_precompile_headers(isochron_${name} REUSE_FROM isochron_comm)
+endfunction()
+
+# isochron_torch_program(NAME SOURCES FILES... LINK TARGETS...): a program with comm's precompiled headers.
+function(isochron_torch_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE isochron::engine ${arg_LINK})
+  target_link_libraries(${name} PRIVATE ${arg_LINK})
   # The headers were compiled for a library, and code for a library and a program must not be mixed in them.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(${name} PRIVATE -fPIC)
-  target_precompile_headers(${name} REUSE_FROM isochron_engine)
+  target_precompile_headers(${name} REUSE_FROM isochron_comm)
 endfunction()

@@ -6,4 +6,4 @@ mkdir -p build/bench
 for program in build/release/bin/*_benchmark; do
   "$program" --benchmark_out="build/bench/$(basename "$program").json" --benchmark_out_format=json
 done
-.venv/bin/python -W ignore benchmarks/engine/allreduce.py --json build/bench/engine_allreduce.json
+.venv/bin/python -W ignore benchmarks/comm/allreduce.py --json build/bench/comm_allreduce.json

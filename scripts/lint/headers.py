@@ -10,11 +10,12 @@ import sources
 
 
 COMMANDS = sources.compile_commands()
-ENGINE = pathlib.Path("isochron/engine/progress.cc")
+WITH_TORCH = pathlib.Path("isochron/comm/progress.cc")
+TORCH_LAYERS = {"comm", "engine", "model", "train", "worker", "ranks"}
 
 
 def compile_alone(header):
-    compiler = COMMANDS[ENGINE] if "engine" in header.parts else sources.FALLBACK
+    compiler = COMMANDS[WITH_TORCH] if TORCH_LAYERS.intersection(header.parts) else sources.FALLBACK
     command = [*compiler, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++", "-"]
     # Through a source file, since `#pragma once` in a main file is a warning.
     text = f'#include "{header}"\n'

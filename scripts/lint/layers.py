@@ -12,8 +12,13 @@ KNOWS = {
     "data": {"core", "data"},
     "sim": {"core", "sim"},
     "io": {"core", "sim", "io"},
-    "cli": {"core", "sim", "io", "cli"},
-    "engine": {"core", "engine"},
+    "emulate": {"core", "sim", "io", "emulate"},
+    "cli": {"core", "sim", "io", "emulate", "cli"},
+    "comm": {"core", "comm"},
+    "engine": {"core", "data", "comm", "engine"},
+    "model": {"model"},
+    "train": {"core", "data", "sim", "io", "comm", "engine", "model", "train"},
+    "worker": {"core", "data", "sim", "io", "cli", "comm", "engine", "model", "train", "worker"},
 }
 STANDARD_ONLY = {"core", "data", "sim"}
 FOREIGN = {"data": {"fcntl.h", "sys/stat.h", "unistd.h", "zlib.h"}}  # exceptions to it: POSIX files, zlib

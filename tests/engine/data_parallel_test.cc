@@ -7,13 +7,13 @@
 #include <numeric>
 #include <vector>
 
-#include "tests/engine/group.h"
+#include "tests/ranks/group.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/torch.h>
 
-#include "isochron/engine/mpi_backend.h"
+#include "isochron/comm/mpi_backend.h"
 
 namespace isochron {
 namespace {

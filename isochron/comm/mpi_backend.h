@@ -13,7 +13,7 @@
 #include <c10/util/intrusive_ptr.h>
 #include <mpi.h>
 
-#include "isochron/engine/backoff.h"
+#include "isochron/comm/backoff.h"
 
 namespace c10d {
 class Backend;

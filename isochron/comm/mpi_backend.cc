@@ -1,4 +1,4 @@
-#include "isochron/engine/mpi_backend.h"
+#include "isochron/comm/mpi_backend.h"
 
 #include <algorithm>
 #include <atomic>
@@ -14,10 +14,10 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "isochron/engine/host_tensor.h"
-#include "isochron/engine/mpi_call.h"
-#include "isochron/engine/progress.h"
-#include "isochron/engine/reduction.h"
+#include "isochron/comm/host_tensor.h"
+#include "isochron/comm/mpi_call.h"
+#include "isochron/comm/progress.h"
+#include "isochron/comm/reduction.h"
 
 namespace isochron {
 namespace {

@@ -1,10 +1,10 @@
-#include "isochron/engine/mpi_session.h"
+#include "isochron/comm/mpi_session.h"
 
 #include <cstdlib>
 
 #include <mpi.h>
 
-#include "isochron/engine/mpi_call.h"
+#include "isochron/comm/mpi_call.h"
 
 namespace isochron {
 

@@ -23,9 +23,9 @@
 
 #include <mpi.h>
 
-#include "isochron/engine/backoff.h"
-#include "isochron/engine/error.h"
-#include "isochron/engine/roll_call.h"
+#include "isochron/comm/backoff.h"
+#include "isochron/comm/error.h"
+#include "isochron/comm/roll_call.h"
 
 namespace isochron {
 

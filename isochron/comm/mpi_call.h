@@ -6,7 +6,7 @@
 
 #include <mpi.h>
 
-#include "isochron/engine/error.h"
+#include "isochron/comm/error.h"
 
 namespace isochron {
 

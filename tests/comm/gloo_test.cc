@@ -5,12 +5,12 @@
 #include <map>
 #include <string>
 
-#include "tests/engine/group.h"
+#include "tests/ranks/group.h"
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/jit/serialization/pickle.h>
 
-#include "isochron/engine/mpi_backend.h"
+#include "isochron/comm/mpi_backend.h"
 
 namespace isochron {
 namespace {

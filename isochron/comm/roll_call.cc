@@ -1,10 +1,10 @@
-#include "isochron/engine/roll_call.h"
+#include "isochron/comm/roll_call.h"
 
 #include <algorithm>
 #include <array>
 #include <thread>
 
-#include "isochron/engine/mpi_call.h"
+#include "isochron/comm/mpi_call.h"
 
 namespace isochron {
 namespace {

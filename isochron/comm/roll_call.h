@@ -12,7 +12,7 @@
 
 #include <mpi.h>
 
-#include "isochron/engine/error.h"
+#include "isochron/comm/error.h"
 
 namespace isochron {
 

@@ -44,8 +44,8 @@ def run_gloo(options):
 
 
 def run_mpi(options):
-    launcher = [ROOT / "tests/engine/mpirun.sh", ROOT / ".venv/bin/mpirun", str(options.ranks)]
-    program = [ROOT / "build/release/bin/engine_allreduce", str(options.megabytes), str(options.repeats)]
+    launcher = [ROOT / "tests/ranks/mpirun.sh", ROOT / ".venv/bin/mpirun", str(options.ranks)]
+    program = [ROOT / "build/release/bin/comm_allreduce", str(options.megabytes), str(options.repeats)]
     return json.loads(subprocess.run([*launcher, *program], capture_output=True, text=True, check=True).stdout)
 
 

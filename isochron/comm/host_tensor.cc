@@ -1,4 +1,4 @@
-#include "isochron/engine/host_tensor.h"
+#include "isochron/comm/host_tensor.h"
 
 #include <stdexcept>
 

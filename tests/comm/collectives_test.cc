@@ -4,13 +4,13 @@
 #include <set>
 #include <vector>
 
-#include "tests/engine/group.h"
+#include "tests/ranks/group.h"
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "isochron/engine/mpi_backend.h"
+#include "isochron/comm/mpi_backend.h"
 
 namespace isochron {
 namespace {

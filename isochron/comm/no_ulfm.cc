@@ -1,4 +1,4 @@
-#include "isochron/engine/ulfm.h"
+#include "isochron/comm/ulfm.h"
 
 namespace isochron {
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include "isochron/engine/mpi_session.h"
+#include "isochron/comm/mpi_session.h"
 
 namespace {
 

@@ -1,12 +1,12 @@
-#include "isochron/engine/progress.h"
+#include "isochron/comm/progress.h"
 
 #include <cstdio>
 #include <utility>
 
 #include <mpi.h>
 
-#include "isochron/engine/mpi_call.h"
-#include "isochron/engine/ulfm.h"
+#include "isochron/comm/mpi_call.h"
+#include "isochron/comm/ulfm.h"
 
 namespace isochron {
 namespace {

@@ -3,15 +3,15 @@
 #include <functional>
 #include <string>
 
-#include "tests/engine/group.h"
+#include "tests/ranks/group.h"
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "isochron/engine/error.h"
-#include "isochron/engine/mpi_backend.h"
-#include "isochron/engine/ulfm.h"
+#include "isochron/comm/error.h"
+#include "isochron/comm/mpi_backend.h"
+#include "isochron/comm/ulfm.h"
 
 namespace isochron {
 namespace {

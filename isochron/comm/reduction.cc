@@ -1,4 +1,4 @@
-#include "isochron/engine/reduction.h"
+#include "isochron/comm/reduction.h"
 
 #include <stdexcept>
 #include <string>
@@ -6,7 +6,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "isochron/engine/mpi_call.h"
+#include "isochron/comm/mpi_call.h"
 
 namespace isochron {
 namespace {

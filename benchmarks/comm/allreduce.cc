@@ -1,4 +1,4 @@
-// engine_allreduce MEGABYTES REPEATS: the time of an all-reduce over the ranks it is started on, and the CPU that a
+// comm_allreduce MEGABYTES REPEATS: the time of an all-reduce over the ranks it is started on, and the CPU that a
 // rank uses while it waits a second for a late one. Rank 0 prints one JSON object.
 #include <chrono>
 #include <cstdio>
@@ -11,8 +11,8 @@
 #include <sys/resource.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "isochron/engine/mpi_backend.h"
-#include "isochron/engine/mpi_session.h"
+#include "isochron/comm/mpi_backend.h"
+#include "isochron/comm/mpi_session.h"
 
 namespace {
 
@@ -56,7 +56,7 @@ double waiting_share(const Backend& backend) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::fprintf(stderr, "usage: engine_allreduce MEGABYTES REPEATS\n");
+    std::fprintf(stderr, "usage: comm_allreduce MEGABYTES REPEATS\n");
     return 2;
   }
   const isochron::MpiSession session;

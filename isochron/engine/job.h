@@ -1,0 +1,156 @@
+// A training job: this process is one of its workers. It holds the replicated controller, deals the samples, weights and
+// averages the gradients, and keeps count of what was used.
+//
+//   isochron::Job job({.global_batch = 256});              // under mpirun, srun or alone
+//   job.prepare(*model, optimizer);
+//   for (const auto epoch : job.epochs(10))
+//     for (const auto& [x, y] : job.loader(dataset)) {     // my share of every global batch
+//       const auto loss = torch::cross_entropy_loss(model->forward(x), y);  // mean over my samples
+//       job.backward(loss);
+//       optimizer.step();
+//       optimizer.zero_grad();
+//     }
+//
+// One step, the same on all workers:
+//   a) all hold the same controller state, so all know the same split of B;
+//   b) the loader hands out this worker's slice of the epoch's permutation;
+//   c) backward() scales the mean loss by b_k K / B and averages gradients while it computes;
+//   d) at the last local gradient, what was measured goes round in one small all-gather;
+//   e) it is waited for when the loader goes on, after the optimizer's step; the controller observes it, the ledger
+//      notes the samples: the step is finished.
+// Any failure is thrown on all workers: isochron::PeerError if one is late or lost. Not thread-safe; several jobs may
+// live in one process.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include "isochron/core/policy/controller.h"
+#include "isochron/core/rate/rate.h"
+#include "isochron/core/sample/ledger.h"
+#include "isochron/core/sample/sampler.h"
+#include "isochron/core/trace/run_log.h"
+#include "isochron/data/prefetcher.h"
+#include "isochron/engine/data_parallel.h"
+#include "isochron/engine/loader.h"
+
+namespace torch::nn {
+class Module;
+}
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace isochron {
+
+enum class Weighting : std::uint8_t {
+  kExact,  // b_k K / B: the gradient of one batch of B
+  kMean,   // 1: what plain data parallel does; wrong for unequal batches, for comparison only
+};
+
+struct JobOptions {
+  // What the workers share; all must give the same.
+  std::int64_t global_batch = 0;    // B, 1 or more
+  std::string policy = "isochron";  // a specification for make_policy
+  RateOptions rate;                 // how the optimizer's learning rate follows B
+  Weighting weighting = Weighting::kExact;
+  std::uint64_t seed = 0;  // of the order of the samples, and of dropout
+  LastBatch last_batch = LastBatch::kKeep;
+  bool sync_batch_norm = true;    // statistics over the global batch; false: over this worker's share alone
+  DataParallelOptions gradients;  // buckets, compression
+
+  // What a worker says of itself.
+  std::string kind = "cpu";           // workers of one kind share the shape of their time curve
+  double weight = 0.0;                // nominal relative speed; 0: unknown
+  std::int64_t min_batch = 1;         // 0 or more
+  std::int64_t max_batch = kNoLimit;  // what memory holds
+  std::int64_t granularity = 1;       // its batch sizes are multiples of this
+  std::int64_t micro_batch = 0;       // larger batches are computed in pieces of at most this; 0: in one
+  c10::Device device = c10::Device(c10::DeviceType::CPU);
+  data::PrefetchOptions prefetch = {.threads = 1, .capacity = 0};  // capacity 0: four steps' worth of B / K
+
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every exchange
+  bool handle_signals = false;  // SIGTERM and SIGINT on any worker end the loops of all at the same step
+  std::function<void(const StepRecord&)> on_step;  // told of every finished step, on every worker
+
+  // Throws std::invalid_argument naming the field, the value and what is permitted.
+  void validate() const;
+};
+
+class Job {
+ public:
+  // Collective. Starts MPI if nobody has. Throws std::invalid_argument, on all workers, if they do not agree on what they
+  // share or their bounds cannot hold B.
+  explicit Job(const JobOptions& options);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  ~Job();
+
+  int rank() const;
+  int size() const;
+  bool is_first() const { return rank() == 0; }
+
+  // Collective. Moves the model to the device before it; gives all workers rank 0's parameters and buffers, hooks the
+  // gradients, and makes every BatchNorm in training mode use the global batch. Both must outlive the job, or close().
+  void prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer);
+
+  // Epoch numbers from the present one (0, or where a restored job is) to count - 1; ends early when stopping().
+  Epochs epochs(std::int64_t count);
+  // What is left of the epoch, a batch a step; ends early when stopping(). A job trains on one dataset.
+  Loader loader(std::shared_ptr<const data::Dataset> dataset, const LoaderOptions& options = {});
+
+  // `loss` is the mean over the samples of the batch. Gradients are the global mean's afterwards.
+  void backward(const at::Tensor& loss);
+  // The same in pieces of micro_batch samples, gradients accumulated; `loss_of` is called for each.
+  using LossOf = std::function<at::Tensor(const at::Tensor& data, const at::Tensor& target)>;
+  void backward(const Batch& batch, const LossOf& loss_of);
+
+  // Of the step under way, or the coming one between two steps.
+  std::int64_t step() const;
+  std::int64_t epoch() const;
+  std::int64_t steps_per_epoch() const;
+  const std::vector<std::int64_t>& batch_sizes() const;
+  const Decision& decision() const;
+  // For loops that scale their losses themselves: what backward() multiplies with.
+  double loss_weight() const;
+
+  // Of the last finished step; the loss is the mean over the global batch.
+  const StepRecord& last_step() const;
+  const Ledger& ledger() const;
+
+  // Collective: element-wise sums over the workers.
+  std::vector<double> sum(std::vector<double> values);
+  void barrier();
+
+  // All workers end their loops after the step under way, once the word has gone round.
+  void stop();
+  bool stopping() const;
+  // The signal that asked for it on any worker; 0: none.
+  int stop_signal() const;
+
+  // Between two steps or after the optimizer's step. Collective; rank 0 writes, atomically. The file holds model,
+  // optimizer, sampler, controller and ledger. With restore() training goes on as it would have; on another number of
+  // workers as well.
+  void save(const std::filesystem::path& path);
+  // After prepare() and before loader().
+  void restore(const std::filesystem::path& path);
+
+  // Finishes the step under way and lets go of model and optimizer. Collective; the destructor does it too.
+  void close();
+
+ private:
+  friend class Loader;
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace isochron

@@ -1,0 +1,89 @@
+// The ranges that a training loop runs over (see job.h), and how samples become tensors.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+
+#include "isochron/data/augment.h"
+
+namespace isochron {
+
+class Job;
+
+// Images: data [b, channels, height, width] and target [b]. Tokens: both [b, context]. A worker whose share of a last,
+// short step is empty gets one sample that counts for nothing, so that every model can compute it.
+struct Batch {
+  at::Tensor data;
+  at::Tensor target;
+};
+
+struct LoaderOptions {
+  // Of images; its seed is the job's. None: pixels as 0 .. 1.
+  std::optional<data::AugmentOptions> augment;
+};
+
+// An input range: every advance finishes a step and begins the next.
+class Loader {
+ public:
+  explicit Loader(Job& job) : job_(&job) {}
+
+  class Iterator {
+   public:
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+
+    Iterator() = default;
+    explicit Iterator(Job& job) : job_(&job) { begin_step(); }
+    const Batch& operator*() const { return batch_; }
+    const Batch* operator->() const { return &batch_; }
+    Iterator& operator++();
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return job_ == nullptr; }
+
+   private:
+    void begin_step();
+
+    Job* job_ = nullptr;  // null at the end
+    Batch batch_;
+  };
+
+  Iterator begin() { return Iterator(*job_); }
+  std::default_sentinel_t end() const { return std::default_sentinel; }
+
+ private:
+  Job* job_;
+};
+
+class Epochs {
+ public:
+  Epochs(Job& job, std::int64_t count) : job_(&job), count_(count) {}
+
+  class Iterator {
+   public:
+    using value_type = std::int64_t;
+    using difference_type = std::ptrdiff_t;
+
+    Iterator(Job& job, std::int64_t count) : job_(&job), count_(count) {}
+    std::int64_t operator*() const;
+    Iterator& operator++() { return *this; }  // the loader moves the job
+    void operator++(int) {}
+    bool operator==(std::default_sentinel_t) const;
+
+   private:
+    Job* job_;
+    std::int64_t count_;
+  };
+
+  Iterator begin() { return {*job_, count_}; }
+  std::default_sentinel_t end() const { return std::default_sentinel; }
+
+ private:
+  Job* job_;
+  std::int64_t count_;
+};
+
+}  // namespace isochron

@@ -1,0 +1,48 @@
+// What a training run is made of. Every field is an option of `isochron train`, spelt with dashes, and a key of its
+// configuration file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "isochron/engine/job.h"
+
+namespace isochron::train {
+
+struct Options {
+  JobOptions job;  // global batch, policy, learning-rate rule, this worker's bounds, …
+
+  std::string model = "cnn";              // for model::make_model
+  std::string dataset = "fashion-mnist";  // of data::dataset_names()
+  std::filesystem::path data = "data";    // folder of the datasets
+  std::int64_t context = 256;             // tokens of a sample, for datasets of tokens
+  bool augment = true;                    // what is customary for the dataset; false: normalisation alone
+  std::int64_t train_samples = 0;         // use only the first so many; 0: all
+  std::int64_t test_samples = 0;          // likewise
+
+  std::int64_t epochs = 1;  // the run ends after so many
+  std::int64_t steps = 0;   // or after so many steps; 0: no limit
+
+  std::string optimizer = "sgd";  // sgd, adam, adamw
+  double learning_rate = 0.05;
+  double momentum = 0.9;  // sgd
+  double weight_decay = 0.0;
+  std::string schedule = "constant";  // constant, step, cosine
+  std::int64_t warmup = 0;            // steps of linear warm-up
+  double step_factor = 0.1;           // schedule step: the rate is multiplied by this …
+  std::int64_t step_every = 0;        // … after every so many steps; 0: a third of the run
+
+  std::int64_t threads = 1;    // LibTorch's per worker; 0: as it likes
+  std::string device = "cpu";  // cpu, cuda, cuda:N, auto (a GPU if there is one)
+
+  std::filesystem::path checkpoints;  // folder; empty: none are written
+  std::int64_t checkpoint_every = 0;  // steps; 0: at the end of every epoch and when stopped
+  std::int64_t keep = 3;              // checkpoints
+  std::string resume;                 // "": start anew; "auto": the newest of the folder if any; or a file
+
+  // Throws std::invalid_argument naming the option, the value and what is permitted.
+  void validate() const;
+};
+
+}  // namespace isochron::train
