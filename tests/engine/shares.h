@@ -51,8 +51,8 @@ inline double my_weight(const Split& split = kUneven) {
 inline double relative_error(const Tensors& tensors, const Tensors& expected) {
   double worst = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    const at::Tensor wanted = expected[i].to(torch::kDouble);
-    const at::Tensor off = (tensors.at(i).to(torch::kDouble) - wanted).abs().max() / wanted.abs().max();
+    const at::Tensor wanted = expected[i].cpu().to(torch::kDouble);
+    const at::Tensor off = (tensors.at(i).cpu().to(torch::kDouble) - wanted).abs().max() / wanted.abs().max();
     worst = std::max(worst, off.item<double>());
   }
   return worst;
