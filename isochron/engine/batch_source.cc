@@ -12,7 +12,7 @@ namespace {
 using data::Element;
 
 constexpr std::int64_t kMostPrefetchBytes = std::int64_t{256} << 20;
-constexpr std::int64_t kStandIns = 2;  // BatchNorm1d refuses one
+constexpr std::int64_t kStandIns = 2;    // BatchNorm1d refuses one
 constexpr std::int64_t kStepsAhead = 2;  // the one that is taken, and the next
 
 bool is_image(const data::SampleShape& shape) {

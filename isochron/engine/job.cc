@@ -183,9 +183,10 @@ class Job::Impl {
     record_ = make_record(reports, controller_.decision(), seconds(finished_ - began_), seconds(Clock::now() - began_));
     note_samples();
     note_stop(reports);
-    if (step_size_ == options_.global_batch) {
-      controller_.observe_gradients(make_moments(reports, gradient_square_));
+    if (moments_known_) {
+      controller_.observe_gradients(make_moments(reports));
     }
+    moments_known_ = step_size_ == options_.global_batch;  // a short step's gradient varies more
     controller_.observe(make_telemetry(reports, step()));
     if (options_.on_step) {
       options_.on_step(record_);
@@ -267,10 +268,20 @@ class Job::Impl {
   std::int64_t my_batch() const { return slices_[static_cast<std::size_t>(rank())].size(); }
 
   void reduce(const at::Tensor& loss, double weight, const std::function<double()>& mean_loss) {
-    const auto report = [&] { exchange_.emplace(group_, measure(mean_loss())); };
+    const auto report = [&](const BackwardResult& /*result*/) {
+      try {
+        exchange_.emplace(group_, measure(mean_loss()));
+      } catch (...) {
+        report_failure_ = std::current_exception();  // autograd cannot take it
+      }
+    };
     const BackwardResult result = parallel_->backward(loss, weight, report);
     norm_scope_.reset();
-    gradient_square_ = result.global_square;
+    if (report_failure_) {
+      std::rethrow_exception(report_failure_);
+    }
+    local_square_ = static_cast<double>(my_batch()) / static_cast<double>(step_size_) * result.local_square;
+    global_square_ = result.global_square;
     finished_ = result.finished;
     phase_ = Phase::kComputed;
   }
@@ -287,7 +298,8 @@ class Job::Impl {
     report.cpu = std::min((cpu_seconds() - cpu_started_) / computed, 1.0);
     report.memory = memory_share();
     report.loss = loss;
-    report.local_square = parallel_->local_square();
+    report.local_square = local_square_;
+    report.global_square = global_square_;
     report.decision = digest(controller_.decision(), sampler_->state());
     const int signal = signals_ ? StopSignal::received() : 0;
     report.stop = signal != 0 ? 1 + signal : stop_wanted_ ? 1 : 0;
@@ -352,9 +364,14 @@ class Job::Impl {
   Clock::time_point started_;
   Clock::time_point finished_;
   double cpu_started_ = 0.0;
-  double gradient_square_ = 0.0;
   std::optional<SyncBatchNorm::Scope> norm_scope_;
   std::optional<ReportExchange> exchange_;
+  std::exception_ptr report_failure_;
+
+  // Of the last gradient, for AdaScale.
+  double local_square_ = 0.0;
+  double global_square_ = 0.0;
+  bool moments_known_ = false;
 
   StepRecord record_;
   bool stop_wanted_ = false;

@@ -90,11 +90,10 @@ StepTelemetry make_telemetry(std::span<const Report> reports, std::int64_t step)
   return telemetry;
 }
 
-GradientMoments make_moments(std::span<const Report> reports, double global_square) {
-  GradientMoments moments{.global_square = global_square, .workers = std::ssize(reports)};
-  const double total = total_batch(reports);
+GradientMoments make_moments(std::span<const Report> reports) {
+  GradientMoments moments{.global_square = reports.front().global_square, .workers = std::ssize(reports)};
   for (const Report& report : reports) {
-    moments.mean_local_square += report.batch / total * report.local_square;
+    moments.mean_local_square += report.local_square;
   }
   return moments;
 }

@@ -15,16 +15,17 @@ namespace isochron {
 
 // Numbers only: it travels as a message of fixed size.
 struct Report {
-  double batch = 0;         // samples that count
-  double start = 0;         // of the step, seconds on this worker's clock since the job began
-  double seconds = 0;       // computing to the last local gradient, waiting excluded
-  double waited = 0;        // within that time, for the others' shares of BatchNorm statistics
-  double cpu = 0;           // share of that time in which this process computed, 0..1
-  double memory = 0;        // share of the machine's memory that it holds, 0..1
-  double loss = 0;          // mean over its samples
-  double local_square = 0;  // squared norm of its own mean gradient, if measured
-  double decision = 0;      // digest() of what this worker believes the step to be
-  double stop = 0;          // 0: go on; 1: stop; 1 + n: stop because of signal n
+  double batch = 0;          // samples that count
+  double start = 0;          // of the step, seconds on this worker's clock since the job began
+  double seconds = 0;        // computing to the last local gradient, waiting excluded
+  double waited = 0;         // within that time, for the others' shares of BatchNorm statistics
+  double cpu = 0;            // share of that time in which this process computed, 0..1
+  double memory = 0;         // share of the machine's memory that it holds, 0..1
+  double loss = 0;           // mean over its samples
+  double local_square = 0;   // of the step before: b_k / B times the squared norm of its own mean gradient, if measured
+  double global_square = 0;  // of the step before: squared norm of the averaged gradient
+  double decision = 0;       // digest() of what this worker believes the step to be
+  double stop = 0;           // 0: go on; 1: stop; 1 + n: stop because of signal n
 };
 
 // What all workers must believe alike, in as many bits as a double holds exactly.
@@ -38,7 +39,7 @@ StepRecord make_record(std::span<const Report> reports, const Decision& decision
 
 StepTelemetry make_telemetry(std::span<const Report> reports, std::int64_t step);
 
-// `global_square`: squared norm of the averaged gradient.
-GradientMoments make_moments(std::span<const Report> reports, double global_square);
+// Of the step before. Hardware may round norms differently, so rank 0's word counts for the average.
+GradientMoments make_moments(std::span<const Report> reports);
 
 }  // namespace isochron
