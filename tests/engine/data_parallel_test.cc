@@ -2,6 +2,7 @@
 #include "isochron/engine/data_parallel.h"
 
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "tests/engine/shares.h"
@@ -160,11 +161,7 @@ TEST(DataParallelTest, ReducesWhileBackwardStillComputes) {
 // The last rank starts its backward pass only when all others have told it, from the callback, that theirs is done.
 TEST(DataParallelTest, CallsBackBeforeItWaitsForTheOthers) {
   auto model = make_model(1, torch::kFloat);
-  DataParallel parallel(
-      model->parameters(),
-      {},
-      make_group(make_mpi_backend(MPI_COMM_WORLD, {.timeout = std::chrono::seconds(30)})),
-      {.bucket_bytes = 4096});
+  DataParallel parallel(model->parameters(), {}, make_group(make_mpi_backend(MPI_COMM_WORLD)), {.bucket_bytes = 4096});
   const int last = world_size() - 1;
   for (std::uint64_t step = 0; step < 3; ++step) {
     parallel.begin_step();
