@@ -51,8 +51,8 @@ void make_folder(const fs::path& folder) {
 
 /// Whether a list of controllers, however separated, has cpu: not cpuset, not cpuacct.
 bool has_cpu(const std::string& list) {
-  static const std::regex kWord("\\bcpu\\b");
-  return std::regex_search(list, kWord);
+  static const std::regex word("\\bcpu\\b");
+  return std::regex_search(list, word);
 }
 
 struct Membership {
@@ -207,7 +207,7 @@ CpuGroups::CpuGroups(const CgroupTree& tree, const std::string& name, const std:
     }
     for (std::size_t worker = 0; worker < quotas.size(); ++worker) {
       make_folder(folder(worker));
-      limit(worker, quotas[worker]);
+      set_quota(version_, folder(worker), quotas[worker]);
       check_joining(folder(worker));
     }
   } catch (...) {

@@ -2,8 +2,8 @@
 // (SIGCONT) when the next one begins.
 //
 // It counts the CPU time that the worker has used, not the time that went by: a worker that waits for others keeps its
-// share, as it would in a control group. Coarser than those: a worker is stopped some 0.1 ms late, which the next period
-// takes off, and processes that it starts are stopped with it but not counted.
+// share, as it would in a control group. Coarser than those: a worker is stopped some 0.1 ms late, which the next
+// period takes off, and processes that it starts are stopped with it but not counted.
 #pragma once
 
 #include <atomic>

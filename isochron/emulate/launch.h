@@ -31,8 +31,8 @@ struct LaunchOptions {
 };
 
 // Runs the job to its end and returns its exit status (128 + signal if a signal ended it). Whatever happens, limits are
-// gone afterwards, and those that a killed launcher left behind are gone before. SIGINT and SIGTERM are passed on to the
-// workers; a second one kills them. Each worker finds in its environment what io/worker_variables.h lists, and
+// gone afterwards, and those that a killed launcher left behind are gone before. SIGINT and SIGTERM are passed on to
+// the workers; a second one kills them. Each worker finds in its environment what io/worker_variables.h lists, and
 // OMP_NUM_THREADS=1. One at a time, and the calling thread must be the only one: it forks and waits for signals. Throws
 // isochron::Error if the environment refuses, before any worker runs.
 int launch(const LaunchOptions& options);

@@ -27,9 +27,10 @@ void unblock_signals() {
 }
 
 void read_nothing() {
-  const int null = open("/dev/null", O_RDONLY);
-  dup2(null, STDIN_FILENO);
-  close(null);
+  if (const int null = open("/dev/null", O_RDONLY); null >= 0) {
+    dup2(null, STDIN_FILENO);
+    close(null);
+  }
 }
 
 [[noreturn]] void become(const std::vector<std::string>& words, pid_t parent) {
@@ -112,8 +113,8 @@ std::string find_program(const std::string& name) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    if (const std::string candidate = folder + "/" + name; may_run(candidate)) {
-      return candidate;
+    if (folder.append("/").append(name); may_run(folder)) {
+      return folder;
     }
   }
   return "";

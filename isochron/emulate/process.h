@@ -9,8 +9,8 @@
 namespace isochron::emulate {
 
 /// Starts `words` (the first is a path, or a name on the PATH) with nothing to read and no signal blocked, in a
-/// process group of its own: what a terminal sends reaches the caller alone. It gets a SIGTERM if the calling thread ends
-/// first. Throws isochron::Error if it cannot be started.
+/// process group of its own: what a terminal sends reaches the caller alone. It gets a SIGTERM if the calling thread
+/// ends first. Throws isochron::Error if it cannot be started.
 [[nodiscard]] pid_t start(const std::vector<std::string>& words);
 
 struct Outcome {

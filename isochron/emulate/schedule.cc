@@ -37,7 +37,7 @@ void refuse_joins(const sim::ClusterSpec& cluster) {
   }
   for (const sim::Change& change : cluster.changes) {
     if (change.event == sim::Event::kJoin) {
-      throw std::invalid_argument("worker \"" + change.worker + "\": event is \"join\"" + permitted);
+      throw std::invalid_argument("worker \"" + change.worker + R"(": event is "join")" + permitted);
     }
   }
 }

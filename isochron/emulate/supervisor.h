@@ -20,8 +20,8 @@
 
 namespace isochron::emulate {
 
-/// SIGINT, SIGTERM, SIGHUP and SIGCHLD wait for Supervisor::run() instead of doing what they do, in this thread and those
-/// it starts, until this goes.
+/// SIGINT, SIGTERM, SIGHUP and SIGCHLD wait for Supervisor::run() instead of doing what they do, in this thread and
+/// those it starts, until this goes.
 class HeldSignals {
  public:
   HeldSignals();

@@ -33,8 +33,8 @@ TEST(MpirunTest, GivesEachWhatItUnderstands) {
 }
 
 TEST(MpirunTest, RefusesWhatIsNoProgram) {
-  EXPECT_THROW(find_mpirun("/nonexistent/mpirun"), std::invalid_argument);
-  EXPECT_THROW(find_mpirun("/"), std::invalid_argument);
+  EXPECT_THROW((void)find_mpirun("/nonexistent/mpirun"), std::invalid_argument);
+  EXPECT_THROW((void)find_mpirun("/"), std::invalid_argument);
   EXPECT_EQ(find_mpirun("true").family, MpiFamily::kUnknown);
 }
 
