@@ -20,14 +20,6 @@ int bad_usage(const CLI::App& program, const std::string& message) {
   return kBadUsage;
 }
 
-std::string command_names(const CLI::App& program) {
-  std::string names;
-  for (const CLI::App* const command : program.get_subcommands({})) {
-    names += (names.empty() ? "" : ", ") + command->get_name();
-  }
-  return names;
-}
-
 /// What the command line holds beyond what is known.
 std::string unexpected(const CLI::App& program) {
   const std::string word = program.remaining(true).front();
@@ -46,6 +38,8 @@ int run(CLI::App& program, int count, char** words) {
     }
   } catch (const CLI::Success& request) {
     program.exit(request);  // prints the help or the version
+  } catch (const CLI::RuntimeError& status) {
+    return status.get_exit_code();
   } catch (const CLI::ExtrasError&) {
     return bad_usage(program, unexpected(program));
   } catch (const CLI::ParseError& error) {
@@ -72,6 +66,8 @@ int main(int count, char** words) {
     isochron::cli::add_simulate(program);
     isochron::cli::add_policies(program);
     isochron::cli::add_clusters(program);
+    isochron::cli::add_launch(program);
+    isochron::cli::add_enter(program);
     return isochron::cli::run(program, count, words);
   } catch (const std::exception& error) {
     std::cerr << "isochron: " << error.what() << '\n';
