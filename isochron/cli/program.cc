@@ -10,14 +10,6 @@
 namespace isochron::cli {
 namespace {
 
-std::string command_names(const CLI::App& app) {
-  std::string names;
-  for (const CLI::App* const command : app.get_subcommands({})) {
-    names += (names.empty() ? "" : ", ") + command->get_name();
-  }
-  return names;
-}
-
 /// What the command line holds beyond what is known.
 std::string unexpected(const CLI::App& app) {
   const std::string word = app.remaining(true).front();
