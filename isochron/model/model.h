@@ -23,15 +23,19 @@ struct InputShape {
   std::int64_t width = 28;
   std::int64_t context = 0;   // tokens of a sample; 0: images
   std::int64_t classes = 10;  // or the vocabulary
+
+  // Throws std::invalid_argument naming the field, the value and what is permitted.
+  void validate() const;
 };
 
 // `spec` is a name with options, "mlp:hidden=256,layers=2" or "gpt2:layers=4,heads=4,width=128", or "script:FILE".
-// Throws std::invalid_argument naming what is not permitted, isochron-independent: an unknown name or option, an input the
-// network cannot take; std::runtime_error if a file cannot be read. Parameters are drawn from torch's generator.
+// Throws std::invalid_argument naming what is not permitted: an unknown name or option, an input the network cannot
+// take; isochron::Error if a file cannot be read. Parameters are drawn from torch's generator, on the CPU.
 std::shared_ptr<Model> make_model(const std::string& spec, const InputShape& input);
 
-// In alphabetical order, "script:FILE" last; and one line of help for each.
+// In alphabetical order, "script:FILE" last.
 std::span<const std::string_view> model_names();
-std::string_view model_help(std::string_view name);
+// One line for one of them: what it is, and its options with their defaults.
+std::string model_help(std::string_view name);
 
 }  // namespace isochron::model

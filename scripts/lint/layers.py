@@ -16,7 +16,7 @@ KNOWS = {
     "cli": {"core", "sim", "io", "emulate", "cli"},
     "comm": {"core", "comm"},
     "engine": {"core", "data", "comm", "engine"},
-    "model": {"model"},
+    "model": {"core", "model"},
     "train": {"core", "data", "sim", "io", "comm", "engine", "model", "train"},
     "worker": {"core", "data", "sim", "io", "cli", "comm", "engine", "model", "train", "worker"},
 }
