@@ -2,7 +2,8 @@
 // been read.
 //
 // A command reports bad input by std::invalid_argument (the program ends with 2) and everything else that goes wrong
-// by isochron::Error (1), before it has written anything.
+// by isochron::Error (1), before it has written anything. One whose status is another program's throws
+// CLI::RuntimeError with it.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,7 +11,10 @@
 namespace isochron::cli {
 
 void add_simulate(CLI::App& program);
+void add_train(CLI::App& program);
 void add_policies(CLI::App& program);
 void add_clusters(CLI::App& program);
+void add_launch(CLI::App& program);
+void add_enter(CLI::App& program);  // hidden: what `launch` runs through mpirun
 
 }  // namespace isochron::cli

@@ -11,4 +11,14 @@ std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
   return option->get_description() + (standard.empty() ? "" : " [" + standard + "]");
 }
 
+std::string command_names(const CLI::App& program) {
+  std::string names;
+  for (const CLI::App* const command : program.get_subcommands({})) {
+    if (!command->get_group().empty()) {
+      names += (names.empty() ? "" : ", ") + command->get_name();
+    }
+  }
+  return names;
+}
+
 }  // namespace isochron::cli

@@ -15,4 +15,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override;
 };
 
+/// "simulate, policies, …": the commands that are not hidden.
+[[nodiscard]] std::string command_names(const CLI::App& program);
+
 }  // namespace isochron::cli

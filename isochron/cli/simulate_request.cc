@@ -4,12 +4,10 @@
 #include <limits>
 #include <stdexcept>
 
+#include "isochron/cli/cluster_option.h"
 #include "isochron/cli/options.h"
 #include "isochron/cli/policy_list.h"
-#include "isochron/core/error.h"
-#include "isochron/io/cluster_file.h"
 #include "isochron/io/units.h"
-#include "isochron/sim/builtin.h"
 #include "isochron/sim/fleet.h"
 
 namespace isochron::cli {
@@ -86,26 +84,6 @@ void add_output_group(CLI::App& command, SimulateRequest& request) {
   command.add_option("--trace", request.trace, "Write a Chrome/Perfetto trace" + several)
       ->type_name("FILE")
       ->group("Output");
-}
-
-bool is_file(const std::string& cluster) {
-  return cluster.ends_with(".toml") || cluster.find('/') != std::string::npos;
-}
-
-sim::ClusterSpec load_cluster(const std::string& cluster, std::int64_t steps) {
-  if (!is_file(cluster)) {
-    try {
-      return sim::builtin_cluster(cluster, steps);
-    } catch (const std::invalid_argument& error) {
-      throw std::invalid_argument("--cluster: " + std::string(error.what()) + ", or a file whose name ends in .toml");
-    }
-  }
-  try {
-    return io::read_cluster_file(cluster);
-  } catch (const Error& error) {
-    throw std::invalid_argument(
-        "--cluster is '" + cluster + "'; permitted: a file that can be read (" + error.what() + ")");
-  }
 }
 
 }  // namespace

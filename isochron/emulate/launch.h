@@ -23,12 +23,18 @@ struct LaunchOptions {
   std::int64_t period_microseconds = 10'000;    // of the CPU quota, 1,000 to 1,000,000
   std::string mpirun;                           // empty: as found beside the program, in .venv or on the PATH
   std::vector<std::string> mpirun_options;      // passed on
+  std::filesystem::path program;                // that has the subcommand `enter`; empty: this one
   std::function<void(const std::string&)> say;  // what a person should know: the throttle in use, changes of speed
+
+  // Throws std::invalid_argument naming the field, the value and what is permitted.
+  void validate() const;
 };
 
 // Runs the job to its end and returns its exit status (128 + signal if a signal ended it). Whatever happens, limits are
-// gone afterwards. SIGINT and SIGTERM are passed on to the workers. Each worker finds in its environment:
-// ISOCHRON_STEP_FILE (io/step_file.h) to publish its step in, ISOCHRON_WORKER_NAME, OMP_NUM_THREADS=1.
+// gone afterwards, and those that a killed launcher left behind are gone before. SIGINT and SIGTERM are passed on to
+// the workers; a second one kills them. Each worker finds in its environment what io/worker_variables.h lists, and
+// OMP_NUM_THREADS=1. One at a time, and the calling thread must be the only one: it forks and waits for signals. Throws
+// isochron::Error if the environment refuses, before any worker runs.
 int launch(const LaunchOptions& options);
 
 }  // namespace isochron::emulate

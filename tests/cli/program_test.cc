@@ -93,8 +93,8 @@ TEST_F(ProgramTest, PrintsHelpAndVersion) {
 }
 
 TEST_F(ProgramTest, RefusesBadUsage) {
-  expect_refusal("", "no command; permitted: simulate, policies, clusters");
-  expect_refusal("frobnicate", "unknown command 'frobnicate'; permitted: simulate, policies, clusters");
+  expect_refusal("", "no command; permitted: train, launch, simulate, policies, clusters");
+  expect_refusal("frobnicate", "unknown command 'frobnicate'; permitted: train, launch, simulate, policies, clusters");
   expect_refusal("--frobnicate", "unknown option '--frobnicate'");
   expect_refusal("simulate --frobnicate", "unknown option '--frobnicate'\nTry 'isochron simulate --help'");
   expect_refusal("simulate hl8", "unexpected argument 'hl8'");
@@ -243,6 +243,24 @@ TEST_F(ProgramTest, OptionsBeatTheCluster) {
     return json::parse(outcome.output).at("results").at(0).at("step_seconds").at("mean").get<double>();
   };
   EXPECT_NEAR(mean(run(arguments + " --link-rate 8mbit")) - mean(run(arguments)), 1.5, 1e-6);
+}
+
+TEST_F(ProgramTest, RefusesALaunchBeforeAnythingStarts) {
+  expect_refusal("launch", "no command for the workers; permitted: ");
+  expect_refusal("launch -- true", "the number of workers is missing; permitted: -n N, or --cluster");
+  expect_refusal("launch -n 2 -- frobnicate", "the command is 'frobnicate'; permitted: a program, or one of train,");
+  expect_refusal("launch -n 0 -- true", "-n,--workers is '0'; permitted: ");
+  expect_refusal("launch -n 3 --cluster hl8 -- true", "workers is 3; permitted: 4, as many as cluster \"hl8\" has");
+  expect_refusal("launch --cluster moon -- true", "--cluster: cluster is \"moon\"; permitted: ");
+  expect_refusal(
+      "launch --cluster dynamic -- true", "--cluster is 'dynamic', which changes during the run; permitted: ");
+  expect_refusal("launch --cluster spot -- true --steps 80", "worker \"w4\": absent is true; permitted: ");
+  expect_refusal("launch -n 1 --throttle magic -- true", "--throttle is 'magic'; permitted: auto, cgroup, duty-cycle");
+  expect_refusal("launch -n 1 --period-ms 0 -- true", "--period-ms is '0'; permitted: ");
+  expect_refusal("launch -n 1 --mpirun ./none -- true", "mpirun is './none'; permitted: ");
+  write("tiny.toml", "[[worker]]\ncores = 0.0005\n");
+  expect_refusal(
+      "launch --cluster tiny.toml -- true", "worker \"worker-0\": cores is 5e-04; permitted: 0.001 or more");
 }
 
 TEST_F(ProgramTest, ListsPolicies) {

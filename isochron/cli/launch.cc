@@ -1,0 +1,145 @@
+#include "isochron/emulate/launch.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "isochron/cli/cluster_option.h"
+#include "isochron/cli/commands.h"
+#include "isochron/cli/help.h"
+#include "isochron/cli/options.h"
+#include "isochron/emulate/machine.h"
+#include "isochron/emulate/process.h"
+
+namespace isochron::cli {
+namespace {
+
+constexpr std::int64_t kMost = 1'000'000'000;
+
+struct Request {
+  std::int64_t workers = 0;  // 0: as many as the cluster has
+  std::string cluster;       // empty: none
+  std::int64_t steps = 0;    // 0: as the command says
+  std::string throttle = "auto";
+  std::int64_t period_ms = 10;
+  std::string mpirun;
+  std::vector<std::string> mpirun_options;
+  bool quiet = false;
+  std::vector<std::string> command;
+};
+
+/// A --steps of the command itself; 0 if it has none.
+std::int64_t steps_of(const std::vector<std::string>& command) {
+  const std::string option = "--steps";
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    std::string text;
+    if (command[i] == option && i + 1 < command.size()) {
+      text = command[i + 1];
+    } else if (command[i].starts_with(option + "=")) {
+      text = command[i].substr(option.size() + 1);
+    }
+    std::istringstream stream(text);
+    if (std::int64_t steps = 0; stream >> steps && steps > 0) {
+      return steps;
+    }
+  }
+  return 0;
+}
+
+sim::ClusterSpec cluster_of(const Request& request) {
+  if (is_cluster_file(request.cluster)) {
+    return load_cluster(request.cluster, 0);
+  }
+  const std::int64_t steps = request.steps > 0 ? request.steps : steps_of(request.command);
+  const sim::ClusterSpec cluster = load_cluster(request.cluster, steps);
+  if (!cluster.changes.empty() && steps == 0) {
+    throw std::invalid_argument(
+        "--cluster is '" + request.cluster + "', which changes during the run; permitted: with --steps N, its length");
+  }
+  return emulate::fit_to_machine(cluster, emulate::machine_cores());
+}
+
+/// A command of this program becomes this program with that command.
+std::vector<std::string> words_of(const std::vector<std::string>& command, const CLI::App& program) {
+  const auto is_named = [&command](const CLI::App* candidate) { return candidate->get_name() == command.front(); };
+  if (std::ranges::any_of(program.get_subcommands({}), is_named)) {
+    std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string()};
+    words.insert(words.end(), command.begin(), command.end());
+    return words;
+  }
+  if (emulate::find_program(command.front()).empty()) {
+    throw std::invalid_argument(
+        "the command is '" + command.front() + "'; permitted: a program, or one of " + command_names(program));
+  }
+  return command;
+}
+
+void run(const Request& request, const CLI::App& program) {
+  emulate::LaunchOptions options;
+  if (request.command.empty()) {
+    throw std::invalid_argument("no command for the workers; permitted: isochron launch OPTIONS -- COMMAND");
+  }
+  options.command = words_of(request.command, program);
+  if (!request.cluster.empty()) {
+    options.cluster = cluster_of(request);
+    options.workers = static_cast<std::int64_t>(options.cluster->workers.size());
+  } else if (request.workers == 0) {
+    throw std::invalid_argument("the number of workers is missing; permitted: -n N, or --cluster");
+  }
+  if (request.workers > 0) {
+    options.workers = request.workers;
+  }
+  options.throttle = request.throttle == "auto"     ? emulate::Throttle::kAuto
+                     : request.throttle == "cgroup" ? emulate::Throttle::kCgroup
+                                                    : emulate::Throttle::kDutyCycle;
+  options.period_microseconds = request.period_ms * 1000;
+  options.mpirun = request.mpirun;
+  options.mpirun_options = request.mpirun_options;
+  if (!request.quiet) {
+    options.say = [](const std::string& text) { std::cerr << "isochron launch: " << text << '\n'; };
+  }
+  throw CLI::RuntimeError(emulate::launch(options));
+}
+
+}  // namespace
+
+void add_launch(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand("launch", "Start the workers of a job on this machine");
+  const auto request = std::make_shared<Request>();
+  add_whole(*command, "-n,--workers", request->workers, 1, 100'000, "Workers")
+      ->default_str("as many as the cluster has");
+  command->add_option("--cluster", request->cluster, "Emulate this one: built-in (see 'isochron clusters') or a file")
+      ->type_name("NAME|FILE.toml");
+  add_whole(*command, "--steps", request->steps, 1, kMost, "Length of the run that a built-in cluster's changes span")
+      ->default_str("--steps of the COMMAND");
+  add_choice(*command, "--throttle", request->throttle, {"auto", "cgroup", "duty-cycle"}, "How CPU time is limited");
+  add_whole(*command, "--period-ms", request->period_ms, 1, 1000, "Period of the CPU quotas");
+  command->add_option("--mpirun", request->mpirun, "The mpirun to use")->type_name("PROGRAM");
+  const auto add_words = [request](const std::string& text) {
+    std::istringstream words(text);
+    for (std::string word; words >> word;) {
+      request->mpirun_options.push_back(word);
+    }
+  };
+  command->add_option_function<std::string>("--mpirun-option", add_words, "Words to pass on to it, any number of times")
+      ->type_name("WORDS")
+      ->trigger_on_parse();
+  command->add_flag("--quiet", request->quiet, "Say nothing of limits and changes");
+  command->add_option("COMMAND", request->command, "What each worker runs: a command of isochron, or any program");
+  command->footer(
+      "A built-in cluster is scaled to this machine: no worker gets more than one core, all together not more than\n"
+      "three quarters of the machine. A file is taken literally. The exit status is the job's.\n"
+      "Examples:\n"
+      "  isochron launch -n 4 -- train --global-batch 128\n"
+      "  isochron launch --cluster hl8 -- train --global-batch 512\n"
+      "  isochron launch --cluster mine.toml --mpirun-option='--mca btl_base_verbose 10' -- ./program");
+  command->final_callback([request, &program] { run(*request, program); });
+}
+
+}  // namespace isochron::cli

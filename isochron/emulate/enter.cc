@@ -1,0 +1,105 @@
+#include "isochron/emulate/enter.h"
+
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <thread>
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "isochron/core/error.h"
+#include "isochron/emulate/cgroup.h"
+#include "isochron/emulate/job_folder.h"
+#include "isochron/emulate/process.h"
+
+namespace isochron::emulate {
+namespace {
+
+constexpr int kCannotEnter = 1;
+constexpr int kCannotStart = 127;
+
+std::size_t rank_of_environment() {
+  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    const char* const text = std::getenv(name);
+    std::size_t rank = 0;
+    if (text != nullptr && std::from_chars(text, text + std::strlen(text), rank).ec == std::errc{}) {
+      return rank;
+    }
+  }
+  throw Error("no rank in the environment; `isochron enter` is what `isochron launch` runs through mpirun");
+}
+
+volatile std::sig_atomic_t asked_to_end = 0;
+
+/// Requests to end reach the worker and its parent; what the worker makes of them is what counts.
+void on_request_to_end(void (*action)(int)) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    std::signal(number, action);
+  }
+}
+
+[[noreturn]] void become_worker(const WorkerNotes& notes, pid_t group, const std::vector<std::string>& words) {
+  on_request_to_end(SIG_DFL);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  try {
+    if (const char* const cgroup = std::getenv(kCgroupVariable)) {
+      join_cgroup(cgroup);
+    }
+    notes.write_pids({.process = getpid(), .group = group});
+  } catch (const std::exception& error) {
+    std::cerr << "isochron: " << error.what() << '\n';
+    _exit(kCannotEnter);
+  }
+  replace_by(words);
+  std::cerr << "isochron: cannot start " << words.front() << ": " << std::strerror(errno) << '\n';
+  _exit(kCannotStart);
+}
+
+/// So that MPI's daemon sees what happened to the worker.
+[[noreturn]] void end_by(int number) {
+  const rlimit none{.rlim_cur = 0, .rlim_max = 0};
+  setrlimit(RLIMIT_CORE, &none);  // the worker has left one
+  std::signal(number, SIG_DFL);
+  raise(number);
+  _exit(128 + number);
+}
+
+}  // namespace
+
+int enter(const std::filesystem::path& folder, const std::vector<std::string>& words) {
+  const WorkerNotes notes(folder, rank_of_environment());
+  for (const auto& [name, value] : notes.environment()) {
+    setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
+  }
+  on_request_to_end([](int) { asked_to_end = 1; });
+  setpgid(0, 0);
+  const pid_t group = getpgrp();
+  const pid_t child = fork();
+  if (child == 0) {
+    become_worker(notes, group, words);
+  }
+  if (child < 0) {
+    throw Error(std::string("cannot start a process: ") + std::strerror(errno));
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) != child) {
+    // a signal came in between
+  }
+  notes.write_status(exit_status(status));
+  while (asked_to_end != 0 && !all_have_ended(folder)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (WIFSIGNALED(status)) {
+    end_by(WTERMSIG(status));
+  }
+  return exit_status(status);
+}
+
+}  // namespace isochron::emulate

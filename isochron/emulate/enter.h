@@ -1,0 +1,26 @@
+// The worker's side of a launch: what stands between mpirun and the worker's own program.
+//
+// It stays, as the parent of that program, because MPI's own word on how a rank ended cannot be had: an mpirun that
+// survives lost ranks reports success even if a signal ended every one of them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace isochron::emulate {
+
+// In a worker's environment, for itself and for its program.
+constexpr const char* kCgroupVariable = "ISOCHRON_CGROUP";  // the control group it joins
+
+/// a) learns its rank from what MPI or Slurm left in the environment;
+/// b) sets the environment that the launcher noted for that worker in `folder`;
+/// c) a child joins its control group and network, notes its process number and becomes `words`;
+/// d) notes how it ended;
+/// e) if the worker was asked to end, waits for the others: mpirun ends a job in which one rank fails, and those that
+///    still save their state would not live to finish;
+/// f) ends the same way: returns the worker's status, or is ended by the same signal.
+/// Throws isochron::Error.
+int enter(const std::filesystem::path& folder, const std::vector<std::string>& words);
+
+}  // namespace isochron::emulate

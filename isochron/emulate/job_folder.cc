@@ -1,0 +1,102 @@
+#include "isochron/emulate/job_folder.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+
+#include <sys/stat.h>
+
+#include "isochron/core/error.h"
+#include "isochron/emulate/owner.h"
+#include "isochron/io/output_file.h"
+
+namespace isochron::emulate {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class... Value>
+void write(const fs::path& path, const Value&... values) {
+  io::OutputFile file(path);
+  ((file.stream() << values << ' '), ...);
+  file.commit();
+}
+
+}  // namespace
+
+OwnFolder::OwnFolder() : path_(fs::temp_directory_path() / owner_name()) {
+  if (mkdir(path_.c_str(), S_IRWXU) != 0) {
+    throw Error("cannot make folder " + path_.string() + ": " + std::strerror(errno));
+  }
+}
+
+OwnFolder::~OwnFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+void remove_orphaned_folders() {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::temp_directory_path(), ignored)) {
+    if (is_orphan(entry.path().filename().string())) {
+      fs::remove_all(entry.path(), ignored);
+    }
+  }
+}
+
+WorkerNotes::WorkerNotes(const fs::path& folder, std::size_t worker) : stem_(folder / std::to_string(worker)) {
+}
+
+void WorkerNotes::write_environment(const Variables& variables) const {
+  io::OutputFile file(fs::path(stem_) += ".environment");
+  for (const auto& [name, value] : variables) {
+    file.stream() << name << '=' << value << '\0';
+  }
+  file.commit();
+}
+
+Variables WorkerNotes::environment() const {
+  const fs::path path = fs::path(stem_) += ".environment";
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw Error("cannot read " + path.string() + ": " + std::strerror(errno));
+  }
+  Variables variables;
+  for (std::string text; std::getline(file, text, '\0');) {
+    const std::size_t sign = text.find('=');
+    variables.emplace_back(text.substr(0, sign), text.substr(sign + 1));
+  }
+  return variables;
+}
+
+void WorkerNotes::write_pids(const WorkerPids& pids) const {
+  write(fs::path(stem_) += ".pids", pids.process, pids.group);
+}
+
+std::optional<WorkerPids> WorkerNotes::pids() const {
+  std::ifstream file(fs::path(stem_) += ".pids");
+  WorkerPids pids;
+  return file >> pids.process >> pids.group ? std::optional(pids) : std::nullopt;
+}
+
+void WorkerNotes::write_status(int status) const {
+  write(fs::path(stem_) += ".status", status);
+}
+
+std::optional<int> WorkerNotes::status() const {
+  std::ifstream file(fs::path(stem_) += ".status");
+  int status = 0;
+  return file >> status ? std::optional(status) : std::nullopt;
+}
+
+bool all_have_ended(const fs::path& folder) {
+  for (std::size_t worker = 0; fs::exists(folder / (std::to_string(worker) + ".environment")); ++worker) {
+    if (!WorkerNotes(folder, worker).status()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace isochron::emulate

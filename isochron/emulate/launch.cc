@@ -1,0 +1,202 @@
+#include "isochron/emulate/launch.h"
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include <unistd.h>
+
+#include "isochron/core/error.h"
+#include "isochron/core/trace/json.h"
+#include "isochron/emulate/cgroup.h"
+#include "isochron/emulate/duty_cycle.h"
+#include "isochron/emulate/enter.h"
+#include "isochron/emulate/job_folder.h"
+#include "isochron/emulate/machine.h"
+#include "isochron/emulate/mpirun.h"
+#include "isochron/emulate/owner.h"
+#include "isochron/emulate/process.h"
+#include "isochron/emulate/supervisor.h"
+#include "isochron/io/worker_variables.h"
+
+namespace isochron::emulate {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class Value>
+void require(bool holds, const std::string& field, const Value& value, const std::string& permitted) {
+  if (!holds) {
+    throw std::invalid_argument(field + " is " + value + "; permitted: " + permitted);
+  }
+}
+
+/// What all of one launch share.
+struct Plan {
+  std::vector<std::string> names;     // of the workers
+  std::optional<Schedule> schedule;   // none: no limits
+  std::vector<std::int64_t> periods;  // of the workers' quotas, microseconds
+  std::vector<Quota> quotas;          // at the start
+};
+
+Plan make_plan(const LaunchOptions& options) {
+  Plan plan;
+  if (!options.cluster) {
+    for (std::int64_t worker = 0; worker < options.workers; ++worker) {
+      plan.names.push_back("w" + std::to_string(worker));
+    }
+    return plan;
+  }
+  plan.schedule.emplace(*options.cluster);
+  const std::vector<std::vector<Limits>> stages = plan.schedule->stages();
+  for (std::size_t worker = 0; worker < options.cluster->workers.size(); ++worker) {
+    const auto cores = [worker](const std::vector<Limits>& stage) { return stage[worker].cores; };
+    const double fewest = cores(std::ranges::min(stages, {}, cores));
+    plan.names.push_back(options.cluster->workers[worker].name);
+    plan.periods.push_back(period_for(fewest, options.period_microseconds));
+    plan.quotas.push_back(quota_for(cores(stages.front()), plan.periods.back()));
+    if (plan.periods.back() > options.period_microseconds) {
+      options.say(
+          "worker \"" + plan.names.back() + "\": a period of " + std::to_string(plan.periods.back() / 1000) +
+          " ms, since there is no quota below 1 ms");
+    }
+  }
+  return plan;
+}
+
+std::unique_ptr<CpuLimiter> make_limiter(
+    const LaunchOptions& options, const std::vector<Quota>& quotas, const std::optional<CgroupTree>& tree) {
+  if (options.throttle != Throttle::kDutyCycle) {
+    try {
+      if (!tree) {
+        throw Error("this system has no control groups for CPU time");
+      }
+      auto groups = std::make_unique<CpuGroups>(*tree, owner_name(), quotas);
+      options.say("CPU quotas by control groups, version " + std::to_string(tree->version));
+      return groups;
+    } catch (const Error& error) {
+      if (options.throttle == Throttle::kCgroup) {
+        throw;
+      }
+      options.say(error.what());
+    }
+  }
+  options.say("CPU quotas by the duty cycle: workers are stopped and continued, which is coarser than control groups");
+  return std::make_unique<DutyCycle>(quotas);
+}
+
+Variables variables_of(const sim::WorkerSpec& worker) {
+  Variables variables{
+      {io::kWorkerKindVariable, worker.kind},
+      {io::kWorkerCoresVariable, json_number(worker.cores)},
+      {io::kMinBatchVariable, std::to_string(worker.min_batch)},
+      {io::kGranularityVariable, std::to_string(worker.granularity)}};
+  if (worker.max_batch != kNoLimit) {
+    variables.emplace_back(io::kMaxBatchVariable, std::to_string(worker.max_batch));
+  }
+  if (worker.gpu_share > 0.0) {
+    variables.emplace_back("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", json_number(worker.gpu_share));
+  }
+  return variables;
+}
+
+void write_notes(
+    const LaunchOptions& options,
+    const Plan& plan,
+    const fs::path& folder,
+    const fs::path& step_file,
+    const CpuLimiter* limiter) {
+  const auto* const groups = dynamic_cast<const CpuGroups*>(limiter);
+  for (std::size_t worker = 0; worker < plan.names.size(); ++worker) {
+    Variables variables = options.cluster ? variables_of(options.cluster->workers[worker]) : Variables{};
+    variables.emplace_back(io::kWorkerNameVariable, plan.names[worker]);
+    variables.emplace_back(io::kStepFileVariable, step_file.string());
+    variables.emplace_back("OMP_NUM_THREADS", "1");  // threads that wait for each other would burn the quota
+    if (groups != nullptr) {
+      variables.emplace_back(kCgroupVariable, groups->folder(worker).string());
+    }
+    WorkerNotes(folder, worker).write_environment(variables);
+  }
+}
+
+std::vector<std::string> job_words(const LaunchOptions& options, const Mpirun& mpirun, const fs::path& folder) {
+  std::vector<std::string> words = mpirun_words(mpirun, options.workers, geteuid() == 0);
+  words.insert(words.end(), options.mpirun_options.begin(), options.mpirun_options.end());
+  const fs::path program = options.program.empty() ? fs::read_symlink("/proc/self/exe") : options.program;
+  words.insert(words.end(), {program.string(), "enter", folder.string(), "--"});
+  words.insert(words.end(), options.command.begin(), options.command.end());
+  return words;
+}
+
+}  // namespace
+
+void LaunchOptions::validate() const {
+  require(workers >= 1, "workers", std::to_string(workers), "1 or more");
+  require(!command.empty(), "command", "empty", "a program and its arguments");
+  require(
+      period_microseconds >= kShortestQuota && period_microseconds <= kLongestPeriod,
+      "period",
+      std::to_string(period_microseconds) + " microseconds",
+      "1000 to 1000000");
+  if (!cluster) {
+    return;
+  }
+  cluster->validate();
+  const auto in_cluster = static_cast<std::int64_t>(cluster->workers.size());
+  require(
+      workers == in_cluster,
+      "workers",
+      std::to_string(workers),
+      std::to_string(in_cluster) + ", as many as cluster \"" + cluster->name + "\" has");
+  for (const std::vector<Limits>& stage : Schedule(*cluster).stages()) {
+    for (std::size_t worker = 0; worker < stage.size(); ++worker) {
+      require(
+          stage[worker].cores >= kFewestCores,
+          "worker \"" + cluster->workers[worker].name + "\": cores",
+          json_number(stage[worker].cores),
+          json_number(kFewestCores) + " or more, the smallest CPU quota");
+    }
+  }
+}
+
+int launch(const LaunchOptions& requested) {
+  requested.validate();
+  LaunchOptions options = requested;
+  if (!options.say) {
+    options.say = [](const std::string&) {};
+  }
+  const HeldSignals signals;
+  const std::optional<CgroupTree> tree = find_cgroup_tree();
+  if (tree && remove_orphaned_cgroups(*tree) > 0) {
+    options.say("removed what a launcher that was killed has left");
+  }
+  remove_orphaned_folders();
+
+  const Mpirun mpirun = find_mpirun(options.mpirun);
+  Plan plan = make_plan(options);
+  const OwnFolder folder;
+  const io::StepFile step_file = io::StepFile::create(folder.path() / "step");
+  std::unique_ptr<CpuLimiter> limiter;
+  if (options.cluster) {
+    for (const std::string& doubt : doubts_about(*options.cluster, machine_cores())) {
+      options.say(doubt);
+    }
+    limiter = make_limiter(options, plan.quotas, tree);
+  }
+  write_notes(options, plan, folder.path(), folder.path() / "step", limiter.get());
+  const pid_t child = start(job_words(options, mpirun, folder.path()));
+  return Supervisor(
+             {.mpirun = child,
+              .folder = folder.path(),
+              .names = std::move(plan.names),
+              .schedule = std::move(plan.schedule),
+              .periods = std::move(plan.periods),
+              .limiter = std::move(limiter),
+              .say = options.say},
+             step_file,
+             signals)
+      .run();
+}
+
+}  // namespace isochron::emulate

@@ -1,0 +1,63 @@
+#include "isochron/emulate/mpirun.h"
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "isochron/core/error.h"
+#include "isochron/emulate/process.h"
+
+namespace isochron::emulate {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string find_path() {
+  std::error_code ignored;
+  const fs::path beside = fs::read_symlink("/proc/self/exe", ignored).parent_path() / "mpirun";
+  for (const std::string& candidate : {beside.string(), std::string(ISOCHRON_MPIRUN), std::string("mpirun")}) {
+    if (std::string path = find_program(candidate); !path.empty()) {
+      return path;
+    }
+  }
+  throw Error("no mpirun, neither beside this program nor at " ISOCHRON_MPIRUN " nor on the PATH; `make` installs one");
+}
+
+}  // namespace
+
+MpiFamily parse_family(const std::string& version) {
+  const auto says = [&version](const char* text) { return version.find(text) != std::string::npos; };
+  if (says("(Open MPI) ")) {
+    return says("(Open MPI) 4") || says("(Open MPI) 3") ? MpiFamily::kOpenMpi : MpiFamily::kOpenMpi5;
+  }
+  return says("HYDRA") || says("Intel(R) MPI") ? MpiFamily::kHydra : MpiFamily::kUnknown;
+}
+
+Mpirun find_mpirun(const std::string& wanted) {
+  const std::string path = wanted.empty() ? find_path() : find_program(wanted);
+  if (path.empty()) {
+    throw std::invalid_argument("mpirun is '" + wanted + "'; permitted: a program that may be run");
+  }
+  const std::string version = run({path, "--version"}).output;
+  return {.path = path, .version = version.substr(0, version.find('\n')), .family = parse_family(version)};
+}
+
+std::vector<std::string> mpirun_words(const Mpirun& mpirun, std::int64_t workers, bool as_root) {
+  std::vector<std::string> words{mpirun.path, "-n", std::to_string(workers)};
+  const auto add = [&words](std::vector<std::string> more) { words.insert(words.end(), more.begin(), more.end()); };
+  if (mpirun.family == MpiFamily::kOpenMpi5 || mpirun.family == MpiFamily::kOpenMpi) {
+    add({"--oversubscribe", "--bind-to", "none"});
+    if (as_root) {
+      add({"--allow-run-as-root"});
+    }
+  }
+  if (mpirun.family == MpiFamily::kOpenMpi5) {
+    add({"--with-ft", "ulfm"});
+    // Else ranks may wait at their end for one that was killed (open-mpi/ompi#11404).
+    add({"--mca", "async_mpi_finalize", "1"});
+    // Transports for fabrics take a second to start, and one host has none.
+    add({"--mca", "btl", "^uct,ofi"});
+  }
+  return words;
+}
+
+}  // namespace isochron::emulate

@@ -1,0 +1,28 @@
+// Which mpirun there is, and which options it needs to run unequal workers on one host.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace isochron::emulate {
+
+enum class MpiFamily : std::uint8_t { kOpenMpi5, kOpenMpi, kHydra, kUnknown };  // kOpenMpi: before 5
+
+struct Mpirun {
+  std::string path;
+  std::string version;  // as it says itself, its first line
+  MpiFamily family = MpiFamily::kUnknown;
+};
+
+/// `wanted`, or if empty the one beside this program, the one this program was built with, or the first on the PATH.
+/// Throws std::invalid_argument if `wanted` is no program, isochron::Error if there is none at all.
+[[nodiscard]] Mpirun find_mpirun(const std::string& wanted);
+
+/// By the text of `mpirun --version`.
+[[nodiscard]] MpiFamily parse_family(const std::string& version);
+
+/// The words before the program of the workers.
+[[nodiscard]] std::vector<std::string> mpirun_words(const Mpirun& mpirun, std::int64_t workers, bool as_root);
+
+}  // namespace isochron::emulate

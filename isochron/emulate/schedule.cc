@@ -1,0 +1,75 @@
+#include "isochron/emulate/schedule.h"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+namespace isochron::emulate {
+namespace {
+
+constexpr double kBeforeAnyTime = -1.0;
+constexpr std::int64_t kBeforeAnyStep = -1;
+
+auto moment(const sim::Change& change) {
+  return std::tuple(change.at_step.has_value() ? 0 : 1, change.at_step.value_or(0), change.at_seconds.value_or(0.0));
+}
+
+bool has_come(const sim::Change& change, std::int64_t step, double seconds) {
+  return change.at_step ? *change.at_step <= step : *change.at_seconds <= seconds;
+}
+
+void apply(const sim::Change& change, Limits& limits) {
+  limits.cores = change.cores.value_or(limits.cores);
+  limits.killed = limits.killed || change.event == sim::Event::kKill;
+  if (change.event == sim::Event::kStop || change.event == sim::Event::kContinue) {
+    limits.stopped = change.event == sim::Event::kStop;
+  }
+}
+
+void refuse_joins(const sim::ClusterSpec& cluster) {
+  const std::string permitted = "; permitted: workers that are there from the start, since a job keeps its processes";
+  for (const sim::WorkerSpec& worker : cluster.workers) {
+    if (worker.absent) {
+      throw std::invalid_argument("worker \"" + worker.name + "\": absent is true" + permitted);
+    }
+  }
+  for (const sim::Change& change : cluster.changes) {
+    if (change.event == sim::Event::kJoin) {
+      throw std::invalid_argument("worker \"" + change.worker + R"(": event is "join")" + permitted);
+    }
+  }
+}
+
+}  // namespace
+
+Schedule::Schedule(sim::ClusterSpec cluster) : cluster_(std::move(cluster)) {
+  refuse_joins(cluster_);
+  std::ranges::stable_sort(cluster_.changes, {}, moment);
+}
+
+std::vector<Limits> Schedule::at(std::int64_t step, double seconds) const {
+  std::vector<Limits> limits;
+  limits.reserve(cluster_.workers.size());
+  for (const sim::WorkerSpec& worker : cluster_.workers) {
+    limits.push_back({.cores = worker.cores});
+    for (const sim::Change& change : cluster_.changes) {
+      if (has_come(change, step, seconds) && (change.worker == "*" || change.worker == worker.name)) {
+        apply(change, limits.back());
+      }
+    }
+  }
+  return limits;
+}
+
+std::vector<std::vector<Limits>> Schedule::stages() const {
+  std::vector<std::vector<Limits>> stages{at(kBeforeAnyStep, kBeforeAnyTime)};
+  for (const sim::Change& change : cluster_.changes) {
+    stages.push_back(at(
+        change.at_step.value_or(std::numeric_limits<std::int64_t>::max()), change.at_seconds.value_or(kBeforeAnyTime)));
+  }
+  return stages;
+}
+
+}  // namespace isochron::emulate

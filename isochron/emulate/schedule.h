@@ -1,0 +1,36 @@
+// What a cluster's changes make of its workers' limits, as a pure function of where the job is: steps may go back, as
+// they do when a job trains several times in turn.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "isochron/sim/cluster.h"
+
+namespace isochron::emulate {
+
+struct Limits {
+  double cores = 1.0;
+  bool stopped = false;  // by an event, until another one continues it
+  bool killed = false;
+  bool operator==(const Limits&) const = default;
+};
+
+class Schedule {
+ public:
+  /// Throws std::invalid_argument if a worker is absent or joins: the processes of a job are those it starts with.
+  explicit Schedule(sim::ClusterSpec cluster);
+
+  /// Of every worker, after all changes with at_step up to `step` in the order of their steps, then all with at_seconds
+  /// up to `seconds` in the order of their times; equal ones in the order of the file. Both are negative before the
+  /// first step.
+  [[nodiscard]] std::vector<Limits> at(std::int64_t step, double seconds) const;
+
+  /// The limits at the start and after every moment at which something changes.
+  [[nodiscard]] std::vector<std::vector<Limits>> stages() const;
+
+ private:
+  sim::ClusterSpec cluster_;  // its changes in the order in which they hold
+};
+
+}  // namespace isochron::emulate

@@ -1,0 +1,189 @@
+#include "isochron/emulate/supervisor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+#include <sys/wait.h>
+
+#include "isochron/emulate/job_folder.h"
+#include "isochron/emulate/process.h"
+
+namespace isochron::emulate {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How late a change may be, at most; looking costs some microseconds.
+constexpr auto kTick = std::chrono::milliseconds(5);
+
+std::string in_words(const std::string& worker, const Limits& limits) {
+  std::ostringstream text;
+  text << "worker \"" << worker << "\" ";
+  if (limits.killed) {
+    text << "is killed";
+  } else if (limits.stopped) {
+    text << "is stopped";
+  } else {
+    text << "has " << limits.cores << " cores";
+  }
+  return text.str();
+}
+
+}  // namespace
+
+HeldSignals::HeldSignals() {
+  sigemptyset(&held_);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+    sigaddset(&held_, number);
+  }
+  pthread_sigmask(SIG_BLOCK, &held_, &before_);
+}
+
+HeldSignals::~HeldSignals() {
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+int HeldSignals::wait_for(std::chrono::nanoseconds time) const {
+  const timespec limit{.tv_sec = 0, .tv_nsec = time.count()};
+  const int number = sigtimedwait(&held_, nullptr, &limit);
+  return number < 0 ? 0 : number;
+}
+
+Supervisor::Supervisor(RunningJob job, const io::StepFile& step_file, const HeldSignals& signals)
+    : workers_(job.names.size()), job_(std::move(job)), step_file_(step_file), signals_(signals) {
+  if (job_.schedule) {
+    limits_ = job_.schedule->at(io::StepFile::kNotStarted, -1.0);
+  }
+}
+
+Supervisor::~Supervisor() {
+  adopt_workers();
+  signal_workers(SIGKILL);
+  if (!mpirun_status_) {
+    kill(job_.mpirun, SIGKILL);
+    waitpid(job_.mpirun, nullptr, 0);
+  }
+}
+
+int Supervisor::run() {
+  while (!mpirun_has_ended()) {
+    const int signal = signals_.wait_for(kTick);
+    // The step first: whoever publishes one has begun.
+    const std::int64_t step = step_file_.step();
+    adopt_workers();
+    if (signal != 0 && signal != SIGCHLD) {
+      pass_on(signal);
+    }
+    if (job_.schedule && passed_on_ == 0) {
+      apply_schedule(step);
+    }
+  }
+  return verdict();
+}
+
+bool Supervisor::mpirun_has_ended() {
+  int status = 0;
+  if (waitpid(job_.mpirun, &status, WNOHANG) == job_.mpirun) {
+    mpirun_status_ = exit_status(status);
+  }
+  return mpirun_status_.has_value();
+}
+
+void Supervisor::adopt_workers() {
+  for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+    if (workers_[worker]) {
+      continue;
+    }
+    if (const auto pids = WorkerNotes(job_.folder, worker).pids()) {
+      workers_[worker].emplace(*pids);
+      if (job_.limiter) {
+        job_.limiter->watch(worker, *workers_[worker]);
+      }
+      if (passed_on_ != 0) {
+        workers_[worker]->signal(passed_on_);
+      }
+    }
+  }
+}
+
+void Supervisor::apply_schedule(std::int64_t step) {
+  if (!first_step_ && step != io::StepFile::kNotStarted) {
+    first_step_ = Clock::now();
+  }
+  const double seconds = first_step_ ? std::chrono::duration<double>(Clock::now() - *first_step_).count() : -1.0;
+  const std::vector<Limits> wanted = job_.schedule->at(step, seconds);
+  for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+    if (wanted[worker] != limits_[worker] && apply(worker, wanted[worker])) {
+      job_.say("step " + std::to_string(step) + ": " + in_words(job_.names[worker], wanted[worker]));
+    }
+  }
+}
+
+/// False if the worker has not begun.
+bool Supervisor::apply(std::size_t worker, const Limits& wanted) {
+  if (!workers_[worker]) {
+    return false;
+  }
+  const WorkerProcess& process = *workers_[worker];
+  const std::int64_t period = job_.periods[worker];
+  if (wanted.killed) {
+    process.signal(SIGKILL);
+  } else if (wanted.stopped) {
+    job_.limiter->limit(worker, {.microseconds = 0, .period = period});
+    process.signal(SIGSTOP);
+  } else {
+    job_.limiter->limit(worker, quota_for(wanted.cores, period));
+    if (limits_[worker].stopped) {
+      process.signal(SIGCONT);
+    }
+  }
+  limits_[worker] = wanted;
+  return true;
+}
+
+void Supervisor::pass_on(int signal) {
+  if (passed_on_ != 0) {
+    job_.say("signal again: the workers are killed");
+    signal_workers(SIGKILL);
+    if (std::ranges::none_of(workers_, [](const auto& worker) { return worker.has_value(); })) {
+      kill(job_.mpirun, SIGTERM);
+    }
+    return;
+  }
+  passed_on_ = signal == SIGHUP ? SIGTERM : signal;  // workers know what to do on SIGINT and SIGTERM
+  job_.say(std::string(strsignal(signal)) + ": passed on to the workers");
+  signal_workers(passed_on_);
+  for (std::size_t worker = 0; worker < limits_.size(); ++worker) {
+    if (limits_[worker].stopped) {  // it must hear it too
+      apply(worker, {.cores = limits_[worker].cores});
+    }
+  }
+}
+
+void Supervisor::signal_workers(int signal) const {
+  for (const auto& worker : workers_) {
+    if (worker) {
+      worker->signal(signal);
+    }
+  }
+}
+
+int Supervisor::verdict() const {
+  if (*mpirun_status_ != 0) {
+    return *mpirun_status_;
+  }
+  // An mpirun that survives lost ranks says 0 however many it lost: someone must have reached the end.
+  int failure = 0;
+  for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+    const int status = WorkerNotes(job_.folder, worker).status().value_or(128 + SIGKILL);
+    if (status == 0) {
+      return 0;
+    }
+    failure = failure == 0 ? status : failure;
+  }
+  return failure;
+}
+
+}  // namespace isochron::emulate

@@ -1,0 +1,82 @@
+// Stays beside a running job: applies the schedule of its cluster, passes signals on, and judges how it ended.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include "isochron/emulate/cpu_limiter.h"
+#include "isochron/emulate/schedule.h"
+#include "isochron/emulate/worker_process.h"
+#include "isochron/io/step_file.h"
+
+namespace isochron::emulate {
+
+/// SIGINT, SIGTERM, SIGHUP and SIGCHLD wait for Supervisor::run() instead of doing what they do, in this thread and
+/// those it starts, until this goes.
+class HeldSignals {
+ public:
+  HeldSignals();
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+  ~HeldSignals();
+
+  /// The next one, or 0 if none comes in this time.
+  [[nodiscard]] int wait_for(std::chrono::nanoseconds time) const;
+
+ private:
+  sigset_t held_{};
+  sigset_t before_{};
+};
+
+/// A job that has been started.
+struct RunningJob {
+  pid_t mpirun = 0;
+  std::filesystem::path folder;
+  std::vector<std::string> names;       // of the workers
+  std::optional<Schedule> schedule;     // none: no limits
+  std::vector<std::int64_t> periods;    // of the workers' quotas, microseconds
+  std::unique_ptr<CpuLimiter> limiter;  // null: no limits
+  std::function<void(const std::string&)> say;
+};
+
+class Supervisor {
+ public:
+  Supervisor(RunningJob job, const io::StepFile& step_file, const HeldSignals& signals);
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+  /// Kills what still runs.
+  ~Supervisor();
+
+  /// Until mpirun has ended; returns the job's exit status. A first signal is passed on to the workers, a second one
+  /// kills them.
+  int run();
+
+ private:
+  void adopt_workers();
+  void apply_schedule(std::int64_t step);
+  bool apply(std::size_t worker, const Limits& wanted);
+  void pass_on(int signal);
+  void signal_workers(int signal) const;
+  [[nodiscard]] bool mpirun_has_ended();
+  [[nodiscard]] int verdict() const;
+
+  std::vector<std::optional<WorkerProcess>> workers_;  // none: not begun; the limiter refers to them
+  RunningJob job_;
+  const io::StepFile& step_file_;
+  const HeldSignals& signals_;
+  std::vector<Limits> limits_;  // in force
+  std::optional<std::chrono::steady_clock::time_point> first_step_;
+  std::optional<int> mpirun_status_;
+  int passed_on_ = 0;  // the signal; 0: none
+};
+
+}  // namespace isochron::emulate

@@ -1,0 +1,237 @@
+// Runs `isochron launch` with real workers under mpirun, and looks at what becomes of them.
+#include "isochron/emulate/launch.h"
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/emulate/await.h"
+#include "tests/own_path.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include "isochron/core/error.h"
+#include "isochron/emulate/mpirun.h"
+#include "isochron/emulate/process.h"
+#include "isochron/io/step_file.h"
+
+namespace isochron::emulate {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// Two workers whose quotas at the start are 2.5 and 5 ms of 10 ms.
+constexpr const char* kPair = R"(
+[[worker]]
+name = "slow"
+cores = 0.25
+max_batch = 64
+gpu_share = 25
+[[worker]]
+name = "fast"
+cores = 0.5
+kind = "gpu"
+granularity = 8
+)";
+
+// What a worker writes into a file of its rank; then it waits until the file "go" is there.
+const std::string kReport =
+    "{ env | grep -E '^(ISOCHRON|OMP_NUM|CUDA_MPS)'; echo pid=$$; "
+    "cat $ISOCHRON_CGROUP/cpu.cfs_quota_us $ISOCHRON_CGROUP/cpu.max 2>/dev/null | sed s/^/quota=/; "
+    "grep -qsx $$ $ISOCHRON_CGROUP/cgroup.procs && echo inside; } > report.tmp$OMPI_COMM_WORLD_RANK; "
+    "mv report.tmp$OMPI_COMM_WORLD_RANK report.$OMPI_COMM_WORLD_RANK; ";
+const std::string kWait = "while [ ! -e go ]; do sleep 0.01; done; ";
+
+class LaunchTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder_);
+    fs::current_path(folder_);
+    try {
+      if (find_mpirun("").family != MpiFamily::kOpenMpi5) {
+        GTEST_SKIP() << "the mpirun here is not of Open MPI 5";
+      }
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+  void TearDown() override {
+    if (launcher_ > 0) {
+      kill(launcher_, SIGKILL);
+      waitpid(launcher_, nullptr, 0);
+    }
+    fs::current_path("/");
+    fs::remove_all(folder_);
+  }
+
+  /// `isochron launch OPTIONS -- sh -c SCRIPT`, on the cluster of the file's text if there is one.
+  void begin(std::vector<std::string> options, const std::string& script, const std::string& cluster = "") {
+    std::vector<std::string> words{ISOCHRON_PROGRAM, "launch", "--quiet"};
+    if (!cluster.empty()) {
+      std::ofstream("cluster.toml") << cluster;
+      words.insert(words.end(), {"--cluster", "cluster.toml"});
+    }
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), {"--", "sh", "-c", script});
+    launcher_ = start(words);
+  }
+  int end() {
+    int status = -1;
+    waitpid(launcher_, &status, 0);
+    launcher_ = 0;
+    return exit_status(status);
+  }
+  int run(std::vector<std::string> options, const std::string& script, const std::string& cluster = "") {
+    begin(std::move(options), script, cluster);
+    return end();
+  }
+
+  /// What worker `rank` reported, once it has.
+  std::string report(int rank) {
+    const std::string file = "report." + std::to_string(rank);
+    EXPECT_TRUE(await([&] { return fs::exists(file); }));
+    return content(file);
+  }
+  /// The value of a variable in a report.
+  static std::string value(const std::string& report, const std::string& name) {
+    const std::size_t start = report.find(name + "=");
+    if (start == std::string::npos) {
+      return "";
+    }
+    const std::size_t first = start + name.size() + 1;
+    return report.substr(first, report.find('\n', first) - first);
+  }
+  /// In microseconds, as the kernel has it now.
+  static std::string quota(const std::string& report) {
+    const std::string group = value(report, "ISOCHRON_CGROUP");
+    const std::string text = content(group + "/cpu.cfs_quota_us") + content(group + "/cpu.max");
+    return text.substr(0, text.find_first_of(" \n"));
+  }
+  static void publish(const std::string& report, std::int64_t step) {
+    io::StepFile::open(value(report, "ISOCHRON_STEP_FILE")).publish(step);
+  }
+
+  const fs::path folder_ = own_path();
+  pid_t launcher_ = 0;
+};
+
+TEST_F(LaunchTest, PutsEveryWorkerIntoItsOwnLimits) {
+  ASSERT_EQ(run({}, kReport, kPair), 0);
+  const std::string slow = report(0);
+  const std::string fast = report(1);
+  EXPECT_THAT(
+      slow,
+      AllOf(
+          HasSubstr("inside\n"),
+          HasSubstr("quota=2500"),
+          HasSubstr("ISOCHRON_WORKER_NAME=slow\n"),
+          HasSubstr("ISOCHRON_WORKER_KIND=cpu\n"),
+          HasSubstr("ISOCHRON_WORKER_CORES=0.25\n"),
+          HasSubstr("ISOCHRON_MAX_BATCH=64\n"),
+          HasSubstr("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25\n"),
+          HasSubstr("OMP_NUM_THREADS=1\n")));
+  EXPECT_THAT(
+      fast,
+      AllOf(
+          HasSubstr("inside\n"),
+          HasSubstr("quota=5000"),
+          HasSubstr("ISOCHRON_WORKER_NAME=fast\n"),
+          HasSubstr("ISOCHRON_WORKER_KIND=gpu\n"),
+          HasSubstr("ISOCHRON_GRANULARITY=8\n"),
+          Not(HasSubstr("ISOCHRON_MAX_BATCH"))));
+  EXPECT_FALSE(fs::exists(fs::path(value(slow, "ISOCHRON_CGROUP")).parent_path()));
+  EXPECT_FALSE(fs::exists(fs::path(value(slow, "ISOCHRON_STEP_FILE")).parent_path()));
+}
+
+TEST_F(LaunchTest, PassesTheStatusOfTheJobOn) {
+  EXPECT_EQ(run({"-n", "2"}, "exit 3"), 3);
+  EXPECT_EQ(run({"-n", "2"}, "kill -SEGV $$"), 128 + SIGSEGV) << "mpirun says 0";
+  EXPECT_EQ(run({"-n", "2"}, "[ $OMPI_COMM_WORLD_RANK = 0 ] || kill -KILL $$"), 0) << "one of them reached the end";
+}
+
+TEST_F(LaunchTest, ChangesQuotasWithTheStepAndBack) {
+  begin({}, kReport + kWait, std::string(kPair) + "[[change]]\nat_step = 5\nworker = 'fast'\ncores = 0.75\n");
+  const std::string slow = report(0);
+  const std::string fast = report(1);
+  publish(slow, 4);
+  EXPECT_EQ(quota(fast), "5000");
+  publish(slow, 6);
+  EXPECT_TRUE(await([&] { return quota(fast) == "7500"; }));
+  EXPECT_EQ(quota(slow), "2500");
+  publish(slow, 0);
+  EXPECT_TRUE(await([&] { return quota(fast) == "5000"; }));
+  std::ofstream("go") << "";
+  EXPECT_EQ(end(), 0);
+}
+
+TEST_F(LaunchTest, StopsContinuesAndKillsWorkersAtTheirStep) {
+  begin(
+      {},
+      kReport + kWait,
+      std::string(kPair) + "[[change]]\nat_step = 1\nworker = 'slow'\nevent = 'stop'\n" +
+          "[[change]]\nat_step = 2\nworker = 'slow'\nevent = 'continue'\n" +
+          "[[change]]\nat_seconds = 0.0\nworker = 'fast'\nevent = 'kill'\n");
+  const std::string slow = report(0);
+  const pid_t pid = std::stoi(value(slow, "pid"));
+  const pid_t killed = std::stoi(value(report(1), "pid"));
+  EXPECT_FALSE(has_ended(killed)) << "time begins with the first step";
+  publish(slow, 1);
+  EXPECT_TRUE(await([&] { return process_state(pid) == "T"; }));
+  EXPECT_TRUE(await([&] { return has_ended(killed); }));
+  publish(slow, 2);
+  EXPECT_TRUE(await([&] { return process_state(pid) != "T"; }));
+  std::ofstream("go") << "";
+  EXPECT_EQ(end(), 0);
+}
+
+TEST_F(LaunchTest, PassesSignalsOnAndWaits) {
+  for (const char* const throttle : {"cgroup", "duty-cycle"}) {
+    begin(
+        {"--throttle", throttle}, "trap 'touch saved.$OMPI_COMM_WORLD_RANK; exit 143' TERM; " + kReport + kWait, kPair);
+    const std::string slow = report(0);
+    report(1);
+    kill(launcher_, SIGTERM);
+    EXPECT_EQ(end(), 143) << throttle;
+    EXPECT_TRUE(fs::exists("saved.0") && fs::exists("saved.1")) << throttle;
+    EXPECT_FALSE(fs::exists(fs::path(value(slow, "ISOCHRON_STEP_FILE")).parent_path())) << throttle;
+    for (const char* const file : {"saved.0", "saved.1", "report.0", "report.1"}) {
+      fs::remove(file);
+    }
+  }
+}
+
+TEST_F(LaunchTest, EndsWorkersThatDoNotListenOnTheSecondSignal) {
+  begin({"-n", "1"}, "trap '' TERM INT; " + kReport + kWait);
+  const pid_t pid = std::stoi(value(report(0), "pid"));
+  kill(launcher_, SIGTERM);
+  kill(launcher_, SIGINT);
+  EXPECT_EQ(end(), 128 + SIGKILL);
+  EXPECT_TRUE(has_ended(pid));
+}
+
+TEST_F(LaunchTest, RemovesWhatAKilledLauncherLeft) {
+  begin({}, kReport + kWait, kPair);
+  const std::string slow = report(0);
+  const pid_t pid = std::stoi(value(slow, "pid"));
+  kill(launcher_, SIGKILL);
+  EXPECT_EQ(end(), 128 + SIGKILL);
+  EXPECT_TRUE(await([&] { return has_ended(pid); })) << "mpirun ends with its launcher";
+  EXPECT_EQ(run({"-n", "1"}, "true"), 0);
+  EXPECT_FALSE(fs::exists(fs::path(value(slow, "ISOCHRON_CGROUP")).parent_path()));
+  EXPECT_FALSE(fs::exists(fs::path(value(slow, "ISOCHRON_STEP_FILE")).parent_path()));
+}
+
+TEST_F(LaunchTest, WorksWithoutControlGroups) {
+  EXPECT_EQ(run({"--throttle", "duty-cycle"}, kReport, kPair), 0);
+  EXPECT_THAT(report(1), AllOf(HasSubstr("ISOCHRON_WORKER_NAME=fast\n"), Not(HasSubstr("ISOCHRON_CGROUP"))));
+}
+
+}  // namespace
+}  // namespace isochron::emulate
