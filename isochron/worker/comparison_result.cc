@@ -2,25 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <numeric>
 
 #include "isochron/cli/table.h"
 #include "isochron/core/error.h"
 #include "isochron/core/predict/expected_max.h"
+#include "isochron/core/trace/run_meter.h"
 
 namespace isochron::worker {
 namespace {
 
 using cli::fixed;
-
-/// Of the sorted values, between neighbours where it falls between.
-double quantile(std::vector<double> values, double share) {
-  std::ranges::sort(values);
-  const double place = share * static_cast<double>(values.size() - 1);
-  const auto low = static_cast<std::size_t>(place);
-  const std::size_t high = std::min(low + 1, values.size() - 1);
-  return std::lerp(values[low], values[high], place - static_cast<double>(low));
-}
 
 std::int64_t samples_of(const StepRecord& step) {
   std::int64_t samples = 0;
@@ -28,16 +22,6 @@ std::int64_t samples_of(const StepRecord& step) {
     samples += worker.batch;
   }
   return samples;
-}
-
-double balance_of(const StepRecord& step) {
-  double sum = 0.0;
-  double most = 0.0;
-  for (const WorkerStep& worker : step.workers) {
-    sum += worker.compute_seconds;
-    most = std::max(most, worker.compute_seconds);
-  }
-  return sum / static_cast<double>(step.workers.size()) / most;
 }
 
 /// Samples per second if every worker computed all the time; 0 if that was not measured.
@@ -59,25 +43,26 @@ double ideal_seconds(const LaneLog& log, std::span<const Stage> stages) {
   return std::isfinite(seconds) ? seconds : 0.0;
 }
 
-template <class Member>
-double median_of(std::span<const LaneResult> rounds, Member member) {
-  std::vector<double> values;
-  for (const LaneResult& round : rounds) {
-    values.push_back(round.*member);
-  }
+double median_of(std::vector<double> values) {
+  std::ranges::sort(values);
   return quantile(values, 0.5);
+}
+
+/// Of what `field` takes from a result.
+template <class Field>
+double median_of(std::span<const LaneResult> rounds, Field field) {
+  std::vector<double> values;
+  std::ranges::transform(
+      rounds, std::back_inserter(values), [&](const auto& round) { return std::invoke(field, round); });
+  return median_of(std::move(values));
 }
 
 /// None unless every round has it.
 std::optional<double> median_if_all(std::span<const LaneResult> rounds, std::optional<double> LaneResult::* member) {
-  std::vector<double> values;
-  for (const LaneResult& round : rounds) {
-    if (!(round.*member)) {
-      return std::nullopt;
-    }
-    values.push_back(*(round.*member));
+  if (!std::ranges::all_of(rounds, [&](const LaneResult& round) { return (round.*member).has_value(); })) {
+    return std::nullopt;
   }
-  return quantile(values, 0.5);
+  return median_of(rounds, [&](const LaneResult& round) { return *(round.*member); });
 }
 
 const LaneResult* find(std::span<const LaneResult> results, std::string_view label) {
@@ -98,25 +83,20 @@ std::string cell(const std::optional<double>& value, double scale, int digits) {
 LaneResult make_result(const std::string& label, const LaneLog& log, std::span<const Stage> stages, double target) {
   ISO_CHECK(!log.steps.empty(), "a lane without steps");
   LaneResult result{.label = label};
-  std::vector<double> seconds;
+  RunMeter meter;
   double samples = 0.0;
   for (const StepRecord& step : log.steps) {
-    seconds.push_back(step.seconds);
+    meter.add(step);
     samples += static_cast<double>(samples_of(step));
-    result.balance += balance_of(step);
     result.changes += step.changed ? 1.0 : 0.0;
   }
-  const auto count = static_cast<double>(log.steps.size());
-  result.balance /= count;
-  result.changes /= count;
+  result.balance = meter.balance();
+  result.step_seconds = meter.step_seconds();
+  result.changes /= static_cast<double>(log.steps.size());
   result.samples_per_second = samples / log.seconds;
   const auto first = static_cast<double>(samples_of(log.steps.front()));
   result.settled_samples_per_second =
       log.steps.size() > 1 ? (samples - first) / (log.seconds - log.first_step) : result.samples_per_second;
-  result.step_p50 = quantile(seconds, 0.5);
-  result.step_p90 = quantile(seconds, 0.9);
-  result.step_p99 = quantile(seconds, 0.99);
-  result.step_mean = log.seconds / count;
   result.efficiency = ideal_seconds(log, stages) / log.seconds;
   result.loss = log.steps.back().loss;
   for (const WorkerStep& worker : log.steps.back().workers) {
@@ -160,15 +140,14 @@ LaneResult median(std::span<const LaneResult> rounds) {
   for (const auto member :
        {&LaneResult::samples_per_second,
         &LaneResult::settled_samples_per_second,
-        &LaneResult::step_p50,
-        &LaneResult::step_p90,
-        &LaneResult::step_p99,
-        &LaneResult::step_mean,
         &LaneResult::balance,
         &LaneResult::efficiency,
         &LaneResult::changes,
         &LaneResult::loss}) {
     result.*member = median_of(rounds, member);
+  }
+  for (const auto member : {&Quantiles::p50, &Quantiles::p90, &Quantiles::p99, &Quantiles::mean}) {
+    result.step_seconds.*member = median_of(rounds, [&](const auto& round) { return round.step_seconds.*member; });
   }
   result.test_accuracy = median_if_all(rounds, &LaneResult::test_accuracy);
   result.seconds_to_accuracy = median_if_all(rounds, &LaneResult::seconds_to_accuracy);
@@ -193,8 +172,8 @@ std::string comparison_table(std::span<const LaneResult> results) {
     rows.push_back(
         {result.label,
          fixed(result.samples_per_second, 1),
-         fixed(1e3 * result.step_p50, 0),
-         fixed(1e3 * result.step_p90, 0),
+         fixed(1e3 * result.step_seconds.p50, 0),
+         fixed(1e3 * result.step_seconds.p90, 0),
          fixed(result.balance, 3),
          fixed(result.efficiency, 3),
          ratio(result.samples_per_second, uniform, &LaneResult::samples_per_second),
@@ -221,12 +200,12 @@ std::string comparison_sentence(std::span<const LaneResult> results, const std::
 }
 
 nlohmann::ordered_json to_json(const LaneResult& result) {
+  const Quantiles& step = result.step_seconds;
   nlohmann::ordered_json object{
       {"policy", result.label},
       {"samples_per_second", result.samples_per_second},
       {"settled_samples_per_second", result.settled_samples_per_second},
-      {"step_seconds",
-       {{"p50", result.step_p50}, {"p90", result.step_p90}, {"p99", result.step_p99}, {"mean", result.step_mean}}},
+      {"step_seconds", {{"p50", step.p50}, {"p90", step.p90}, {"p99", step.p99}, {"mean", step.mean}}},
       {"balance", result.balance},
       {"efficiency", result.efficiency},
       {"changes", result.changes},

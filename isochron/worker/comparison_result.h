@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "isochron/core/trace/quantiles.h"
 #include "isochron/worker/lane.h"
 
 namespace isochron::worker {
@@ -18,10 +19,7 @@ struct LaneResult {
   std::string label;
   double samples_per_second = 0.0;
   double settled_samples_per_second = 0.0;  // without the first step, in which an adaptive policy knows nothing yet
-  double step_p50 = 0.0;
-  double step_p90 = 0.0;
-  double step_p99 = 0.0;
-  double step_mean = 0.0;
+  Quantiles step_seconds;
   double balance = 0.0;     // mean over steps of mean_k t_k / max_k t_k
   double efficiency = 0.0;  // ideal over achieved time; ideal: B over the sum of the workers' solo speeds
   double changes = 0.0;     // share of steps before which the split changed

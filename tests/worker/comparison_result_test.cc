@@ -32,7 +32,7 @@ TEST(ComparisonResultTest, MeasuresSpeedBalanceAndEfficiency) {
   const LaneResult result = make_result("isochron", short_log(), stages, 0.75);
   EXPECT_DOUBLE_EQ(result.samples_per_second, 120.0 / 2.0);
   EXPECT_DOUBLE_EQ(result.settled_samples_per_second, 80.0 / 1.0);
-  EXPECT_DOUBLE_EQ(result.step_p50, 0.5);
+  EXPECT_DOUBLE_EQ(result.step_seconds.p50, 0.5);
   EXPECT_DOUBLE_EQ(result.balance, (0.75 + 0.9 + 1.0) / 3);
   EXPECT_DOUBLE_EQ(result.efficiency, 3 * 0.4 / 2.0);  // 40 samples at 100 a second take 0.4 s
   EXPECT_DOUBLE_EQ(*result.test_accuracy, 0.9);
