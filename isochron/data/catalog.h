@@ -25,6 +25,9 @@ struct CatalogOptions {
 /// In alphabetical order.
 std::span<const std::string_view> dataset_names();
 
+/// Throws std::invalid_argument on a name that is not in dataset_names().
+void check_dataset_name(std::string_view name);
+
 /// Throws std::invalid_argument on a name that is not in dataset_names(), isochron::Error if a file is missing.
 std::unique_ptr<Dataset> open_dataset(std::string_view name, const CatalogOptions& options);
 

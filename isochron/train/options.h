@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "isochron/core/rate/decay.h"
 #include "isochron/engine/job.h"
 
 namespace isochron::train {
@@ -43,6 +44,9 @@ struct Options {
 
   // Throws std::invalid_argument naming the option, the value and what is permitted.
   void validate() const;
+
+  // The schedule of the learning rate over a run of `total_steps`.
+  DecayOptions decay(std::int64_t total_steps) const;
 };
 
 }  // namespace isochron::train

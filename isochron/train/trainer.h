@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "isochron/core/trace/run_log.h"
 #include "isochron/engine/job.h"
@@ -19,21 +20,31 @@ struct Evaluation {
 
 class Trainer {
  public:
-  // Collective. Opens data, makes model and optimizer, restores a checkpoint if one is wanted.
-  explicit Trainer(const Options& options);
+  // Collective. Opens data, makes model and optimizer, restores a checkpoint if one is wanted; `warn` is told of those
+  // that are damaged. Throws std::invalid_argument naming the option, the value and what is permitted, as far as
+  // possible before MPI is started.
+  using Warn = std::function<void(const std::string&)>;
+  explicit Trainer(const Options& options, const Warn& warn = {});
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer();
 
-  // Collective: one step of the global batch, checkpoint included if one is due. False if there was none left to do.
+  // Collective: one whole step of the global batch, checkpoint included if one is due. False if there was none left to
+  // do, or the job is stopping.
   bool step();
+  // Collective: a checkpoint now, if there is a folder for them.
+  void save();
   // Collective and exact: every test sample once, counts added up over the workers.
   Evaluation evaluate();
   // This worker's seconds for a batch of its own, forward and backward without any exchange; the model stays as it is.
   double solo_seconds(std::int64_t batch);
 
+  // Tells the launcher of an emulated cluster, if there is one, that the job is at this step; step() does it too.
+  void publish_step(std::int64_t step);
+
   Job& job();
   std::int64_t total_steps() const;
+  std::int64_t steps_per_epoch() const;
 
  private:
   class State;

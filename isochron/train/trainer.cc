@@ -1,0 +1,362 @@
+#include "isochron/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <torch/cuda.h>
+#include <torch/optim/optimizer.h>
+#include <torch/utils.h>
+
+#include "isochron/core/error.h"
+#include "isochron/data/catalog.h"
+#include "isochron/data/first_samples.h"
+#include "isochron/engine/batch_source.h"
+#include "isochron/engine/checkpoint.h"
+#include "isochron/io/step_file.h"
+#include "isochron/io/worker_variables.h"
+#include "isochron/model/model.h"
+#include "isochron/train/device.h"
+#include "isochron/train/optimizer.h"
+
+namespace isochron::train {
+namespace {
+
+using data::Split;
+using Clock = std::chrono::steady_clock;
+using DatasetPointer = std::shared_ptr<const data::Dataset>;
+using ModelPointer = std::shared_ptr<model::Model>;
+
+constexpr std::int64_t kMostAtOnce = 256;  // samples that a worker evaluates together
+
+bool is_images(const data::Dataset& dataset) {
+  return dataset.shape().sizes.size() == 3;
+}
+
+DatasetPointer open(const Options& options, Split split) {
+  try {
+    DatasetPointer dataset =
+        data::open_dataset(options.dataset, {.folder = options.data, .split = split, .context = options.context});
+    const std::int64_t most = split == Split::kTrain ? options.train_samples : options.test_samples;
+    return most == 0 ? dataset : data::first_samples(dataset, std::min(most, dataset->size()));
+  } catch (const Error& error) {
+    throw std::invalid_argument(
+        "dataset is '" + options.dataset + "'; permitted: one whose files are there (" + error.what() +
+        "; 'make data' brings them)");
+  }
+}
+
+LoaderOptions loading(const Options& options, const data::Dataset& dataset, Split split) {
+  if (!is_images(dataset)) {
+    return {};
+  }
+  return {.augment = data::customary_augmentation(options.dataset, split)};
+}
+
+model::InputShape input_shape(const data::Dataset& dataset) {
+  const auto& sizes = dataset.shape().sizes;
+  if (is_images(dataset)) {
+    return {.channels = sizes[0], .height = sizes[1], .width = sizes[2], .classes = dataset.classes()};
+  }
+  return {.context = sizes[0] - 1, .classes = dataset.classes()};
+}
+
+// The same for the same seed, whatever was drawn before.
+ModelPointer seeded_model(const Options& options, const data::Dataset& dataset, c10::Device device) {
+  torch::manual_seed(options.job.seed);
+  ModelPointer model = model::make_model(options.model, input_shape(dataset));
+  model->to(device);
+  return model;
+}
+
+// Of scores [b, classes], or [b, context, classes] for sequences.
+at::Tensor loss_of(const at::Tensor& scores, const at::Tensor& target, at::Reduction::Reduction reduction) {
+  return at::cross_entropy_loss(scores.flatten(0, -2), target.flatten(), {}, reduction);
+}
+
+std::int64_t count_steps(const Options& options, std::int64_t steps_per_epoch) {
+  const std::int64_t most = options.steps > 0 ? options.steps : std::numeric_limits<std::int64_t>::max();
+  return options.epochs > most / steps_per_epoch ? most : options.epochs * steps_per_epoch;
+}
+
+// Checked, and with everything in its place before the first word to other workers.
+Options ready(Options options) {
+  options.validate();
+  options.job.device = choose_device(options.device);
+  if (options.threads > 0) {
+    at::set_num_threads(static_cast<int>(options.threads));
+  }
+  return options;
+}
+
+}  // namespace
+
+class Trainer::State {
+ public:
+  State(const Options& options, const Warn& warn)
+      : options_(ready(options)),
+        train_(open(options_, Split::kTrain)),
+        test_(open(options_, Split::kTest)),
+        model_(seeded_model(options_, *train_, device())),
+        optimizer_(make_optimizer(options_, model_->parameters())),
+        steps_per_epoch_(Sampler(order(options_.job.global_batch)).steps_per_epoch()),
+        total_steps_(count_steps(options_, steps_per_epoch_)),
+        decay_(options_.decay(total_steps_)),
+        job_(options_.job) {
+    job_.prepare(*model_, *optimizer_);
+    if (const char* const path = std::getenv(io::kStepFileVariable); path != nullptr && job_.is_first()) {
+      step_file_.emplace(io::StepFile::open(path));
+    }
+    make_folder();
+    resume(warn);
+  }
+
+  bool step() {
+    if (!begin_step()) {
+      return false;
+    }
+    job_.backward(*at_, [this](const at::Tensor& data, const at::Tensor& target) {
+      return loss_of(model_->forward(data), target, at::Reduction::Mean);
+    });
+    optimizer_->step();
+    optimizer_->zero_grad();
+    job_.finish_step();
+    if (checkpoint_is_due()) {
+      save();
+    }
+    return true;
+  }
+
+  void save() {
+    if (options_.checkpoints.empty()) {
+      return;
+    }
+    job_.save(checkpoint_path(options_.checkpoints, job_.step()));
+    if (job_.is_first()) {
+      remove_old_checkpoints(options_.checkpoints, options_.keep);
+    }
+  }
+
+  Evaluation evaluate() {
+    const torch::NoGradGuard no_gradients;
+    const auto me = static_cast<std::size_t>(job_.rank());
+    const std::vector<std::int64_t> split = evaluation_split();
+    const std::int64_t together = std::accumulate(split.begin(), split.end(), std::int64_t{0});
+    const SamplerOptions order{.dataset_size = test_->size(), .global_batch = together};
+    BatchSource source(test_, order, loading(options_, *test_, Split::kTest), options_.job.prefetch, device());
+    std::vector<double> sums(3);
+    model_->eval();
+    Sampler sampler(order);
+    for (std::int64_t left = sampler.steps_per_epoch(); left > 0; --left) {
+      if (sampler.slices(split)[me].size() > 0) {
+        add_scores(source.take(sampler, split, me), sums);
+      }
+      sampler.advance();
+    }
+    model_->train();
+    sums = job_.sum(sums);
+    return {.loss = sums[0] / sums[2], .accuracy = sums[1] / sums[2]};
+  }
+
+  double solo_seconds(std::int64_t batch) {
+    prepare_solo(batch);
+    const auto start = Clock::now();
+    for_each_piece(solo_batch_, [this](const at::Tensor& data, const at::Tensor& target) {
+      loss_of(solo_model_->forward(data), target, at::Reduction::Mean).backward();
+    });
+    if (device().is_cuda()) {
+      torch::cuda::synchronize(device().index());
+    }
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    solo_model_->zero_grad();
+    return seconds;
+  }
+
+  void publish_step(std::int64_t step) {
+    if (step_file_) {
+      step_file_->publish(step);
+    }
+  }
+
+  Job& job() { return job_; }
+  std::int64_t total_steps() const { return total_steps_; }
+  std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+
+ private:
+  c10::Device device() const { return options_.job.device; }
+
+  SamplerOptions order(std::int64_t global_batch) const {
+    return {
+        .dataset_size = train_->size(),
+        .global_batch = global_batch,
+        .seed = options_.job.seed,
+        .last_batch = options_.job.last_batch};
+  }
+
+  // Leaves the step's batch in at_. False at the end of the run.
+  bool begin_step() {
+    if (job_.step() >= total_steps_ || job_.stopping()) {
+      return false;
+    }
+    publish_step(job_.step());
+    set_learning_rate(options_.learning_rate * decay_factor(decay_, job_.step()));
+    if (at_ != std::default_sentinel) {
+      ++at_;
+    }
+    if (at_ == std::default_sentinel) {  // the first epoch, or the next one
+      const Split split = options_.augment ? Split::kTrain : Split::kTest;
+      at_ = job_.loader(train_, loading(options_, *train_, split)).begin();
+    }
+    return at_ != std::default_sentinel;
+  }
+
+  void set_learning_rate(double rate) {
+    for (auto& group : optimizer_->param_groups()) {
+      group.options().set_lr(rate);
+    }
+  }
+
+  bool checkpoint_is_due() const {
+    const std::int64_t done = job_.step();
+    const std::int64_t every = options_.checkpoint_every > 0 ? options_.checkpoint_every : steps_per_epoch_;
+    return done % every == 0 || done == total_steps_ || job_.stopping();
+  }
+
+  // What rank 0 alone can see, told to all.
+  bool first_says(bool value) { return job_.sum({job_.is_first() && value ? 1.0 : 0.0}).front() > 0.0; }
+
+  void make_folder() {
+    if (options_.checkpoints.empty()) {
+      return;
+    }
+    std::error_code error;
+    if (job_.is_first()) {
+      std::filesystem::create_directories(options_.checkpoints, error);
+    }
+    if (first_says(static_cast<bool>(error))) {
+      throw std::invalid_argument(
+          "checkpoints is '" + options_.checkpoints.string() + "'; permitted: a folder that can be made (" +
+          error.message() + ")");
+    }
+  }
+
+  void resume(const Warn& warn) {
+    if (options_.resume.empty()) {
+      return;
+    }
+    std::filesystem::path file = options_.resume;  // rank 0's counts
+    if (options_.resume == "auto") {
+      const auto latest = job_.is_first() ? latest_checkpoint(options_.checkpoints, warn) : std::nullopt;
+      if (!first_says(latest.has_value())) {
+        return;
+      }
+      file = latest.value_or(file);
+    }
+    try {
+      job_.restore(file);
+    } catch (const Error& error) {
+      throw std::invalid_argument(
+          "resume is '" + options_.resume + "'; permitted: a checkpoint of such a run (" + error.what() + ")");
+    }
+  }
+
+  // In proportion to the split that training has, so that all are done at about the same moment. The same on all
+  // workers.
+  std::vector<std::int64_t> evaluation_split() const {
+    const std::vector<std::int64_t>& batches = job_.batch_sizes();
+    const std::int64_t together = kMostAtOnce * options_.job.global_batch / std::ranges::max(batches);
+    return deal(together, batches);
+  }
+
+  // Loss, right predictions, all predictions.
+  void add_scores(const Batch& batch, std::vector<double>& sums) const {
+    for_each_piece(batch, [&](const at::Tensor& data, const at::Tensor& target) {
+      const at::Tensor scores = model_->forward(data);
+      sums[0] += loss_of(scores, target, at::Reduction::Sum).item<double>();
+      sums[1] += static_cast<double>(scores.argmax(-1).eq(target).sum().item<std::int64_t>());
+      sums[2] += static_cast<double>(target.numel());
+    });
+  }
+
+  // As large as memory permits.
+  template <class Action>
+  void for_each_piece(const Batch& batch, const Action& action) const {
+    const std::int64_t size = batch.data.size(0);
+    const std::int64_t piece = options_.job.micro_batch > 0 ? options_.job.micro_batch : size;
+    for (std::int64_t from = 0; from < size; from += piece) {
+      const std::int64_t to = std::min(from + piece, size);
+      action(batch.data.slice(0, from, to), batch.target.slice(0, from, to));
+    }
+  }
+
+  // A network and samples of its own, so that the job's gradients, statistics and random numbers stay as they are.
+  void prepare_solo(std::int64_t batch) {
+    if (!solo_model_) {
+      at::Generator generator = at::detail::getDefaultCPUGenerator();
+      const at::Tensor state = generator.get_state();
+      solo_model_ = seeded_model(options_, *train_, device());
+      generator.set_state(state);
+    }
+    if (!solo_batch_.data.defined() || solo_batch_.data.size(0) != batch) {
+      const SamplerOptions first = order(batch);
+      const LoaderOptions options = loading(options_, *train_, Split::kTest);
+      BatchSource source(train_, first, options, {.threads = 0, .capacity = 1}, device());
+      solo_batch_ = source.take(Sampler(first), std::vector{batch}, 0);
+    }
+  }
+
+  const Options options_;
+  const DatasetPointer train_;
+  const DatasetPointer test_;
+  const ModelPointer model_;
+  const std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  const std::int64_t steps_per_epoch_;
+  const std::int64_t total_steps_;
+  const DecayOptions decay_;
+  Job job_;
+  Loader::Iterator at_;
+  std::optional<io::StepFile> step_file_;  // rank 0's, if the launcher wants to know
+
+  ModelPointer solo_model_;
+  Batch solo_batch_;
+};
+
+Trainer::Trainer(const Options& options, const Warn& warn) : state_(std::make_unique<State>(options, warn)) {
+}
+Trainer::~Trainer() = default;
+
+bool Trainer::step() {
+  return state_->step();
+}
+void Trainer::save() {
+  state_->save();
+}
+Evaluation Trainer::evaluate() {
+  return state_->evaluate();
+}
+double Trainer::solo_seconds(std::int64_t batch) {
+  return state_->solo_seconds(batch);
+}
+void Trainer::publish_step(std::int64_t step) {
+  state_->publish_step(step);
+}
+Job& Trainer::job() {
+  return state_->job();
+}
+std::int64_t Trainer::total_steps() const {
+  return state_->total_steps();
+}
+std::int64_t Trainer::steps_per_epoch() const {
+  return state_->steps_per_epoch();
+}
+
+}  // namespace isochron::train

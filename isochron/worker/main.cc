@@ -1,0 +1,11 @@
+#include "isochron/cli/program.h"
+#include "isochron/worker/commands.h"
+#include "isochron/worker/complain.h"
+
+int main(int count, char** words) {
+  const isochron::cli::Program program{
+      .description = "The commands of isochron that need LibTorch and MPI.",
+      .add_commands = [](CLI::App& app) { isochron::worker::add_train(app); },
+      .complain = isochron::worker::complain};
+  return isochron::cli::run_program(program, count, words);
+}

@@ -1,0 +1,87 @@
+#include "isochron/worker/train_results.h"
+
+#include "isochron/cli/table.h"
+
+namespace isochron::worker {
+namespace {
+
+using cli::fixed;
+using Json = nlohmann::ordered_json;
+
+Json or_null(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+std::vector<std::int64_t> batch_sizes(const StepRecord& step) {
+  std::vector<std::int64_t> sizes;
+  for (const WorkerStep& worker : step.workers) {
+    sizes.push_back(worker.batch);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+std::optional<double> TrainResults::test_accuracy() const {
+  return evaluations.empty() ? std::nullopt : std::optional(evaluations.back().evaluation.accuracy);
+}
+
+std::optional<double> TrainResults::seconds_to_accuracy() const {
+  for (const Point& point : evaluations) {
+    if (target_accuracy > 0.0 && point.evaluation.accuracy >= target_accuracy) {
+      return point.seconds;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string summary(const TrainResults& results) {
+  const Quantiles step = results.meter.step_seconds();
+  const auto accuracy = results.test_accuracy();
+  std::string text = cli::format_table(
+      {{"policy", "steps", "samples/s", "step p50", "p90", "p99", "balance", "loss", "accuracy"},
+       {results.policy,
+        std::to_string(results.meter.steps()),
+        fixed(results.meter.samples_per_second(), 1),
+        fixed(step.p50, 4) + " s",
+        fixed(step.p90, 4) + " s",
+        fixed(step.p99, 4) + " s",
+        fixed(results.meter.balance(), 3),
+        fixed(results.last_step.loss, 4),
+        accuracy ? fixed(*accuracy, 4) : "-"}});
+  text += "batch sizes of the last step:";
+  for (const std::int64_t size : batch_sizes(results.last_step)) {
+    text += " " + std::to_string(size);
+  }
+  if (const auto seconds = results.seconds_to_accuracy()) {
+    text +=
+        "\naccuracy " + fixed(results.target_accuracy, 4) + " reached after " + fixed(*seconds, 1) + " s of training";
+  }
+  return text + "\n";
+}
+
+Json to_json(const TrainResults& results) {
+  const Quantiles step = results.meter.step_seconds();
+  Json evaluations = Json::array();
+  for (const TrainResults::Point& point : results.evaluations) {
+    evaluations.push_back(
+        {{"step", point.step},
+         {"seconds", point.seconds},
+         {"accuracy", point.evaluation.accuracy},
+         {"loss", point.evaluation.loss}});
+  }
+  return {
+      {"policy", results.policy},
+      {"samples_per_second", results.meter.samples_per_second()},
+      {"step_seconds", {{"p50", step.p50}, {"p90", step.p90}, {"p99", step.p99}, {"mean", step.mean}}},
+      {"steps", results.meter.steps()},
+      {"total_seconds", results.meter.seconds()},
+      {"balance", results.meter.balance()},
+      {"batch_sizes", batch_sizes(results.last_step)},
+      {"loss", results.last_step.loss},
+      {"test_accuracy", or_null(results.test_accuracy())},
+      {"seconds_to_accuracy", or_null(results.seconds_to_accuracy())},
+      {"evaluations", evaluations}};
+}
+
+}  // namespace isochron::worker

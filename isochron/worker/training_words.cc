@@ -1,0 +1,194 @@
+#include "isochron/worker/training_words.h"
+
+#include <cstdlib>
+#include <limits>
+#include <stdexcept>
+#include <string_view>
+
+#include "isochron/cli/options.h"
+#include "isochron/data/catalog.h"
+#include "isochron/io/units.h"
+#include "isochron/io/worker_variables.h"
+#include "isochron/model/model.h"
+
+namespace isochron::worker {
+namespace {
+
+using cli::add_choice;
+using cli::add_number;
+using cli::add_value;
+using cli::add_whole;
+
+constexpr std::int64_t kMost = 1'000'000'000;
+
+std::string joined(std::span<const std::string_view> names) {
+  std::string text;
+  for (const std::string_view name : names) {
+    text.append(text.empty() ? "" : ", ").append(name);
+  }
+  return text;
+}
+
+CLI::Option* add_text(
+    CLI::App& command, const std::string& name, std::string& value, const std::string& type, const std::string& help) {
+  return command.add_option(name, value, help)->type_name(type)->capture_default_str();
+}
+
+CLI::Option* add_folder(
+    CLI::App& command, const std::string& name, std::filesystem::path& value, const std::string& help) {
+  const auto set = [&value](const std::string& text) { value = text; };
+  return add_value(command, name, "FOLDER", help, set)->default_str(value.string());
+}
+
+void add_run_group(CLI::App& command, TrainingWords& words) {
+  train::Options& options = words.options;
+  const std::string group = "What to train";
+  add_text(command, "--model", options.model, "NAME[:key=value,…]", "One of " + joined(model::model_names()))
+      ->group(group);
+  add_text(command, "--dataset", options.dataset, "NAME", "One of " + joined(data::dataset_names()))->group(group);
+  add_folder(command, "--data", options.data, "Where 'make data' has put the datasets")->group(group);
+  add_whole(command, "--context", options.context, 1, 1 << 20, "Tokens of a sample, for datasets of tokens")
+      ->group(group);
+  command.add_flag("--no-augment", words.no_augment, "Train on images as they are, not flipped and cropped")
+      ->group(group);
+  add_whole(command, "--train-samples", options.train_samples, 0, kMost, "Use only the first N; 0: all")->group(group);
+  add_whole(command, "--test-samples", options.test_samples, 0, kMost, "Likewise")->group(group);
+  add_whole(command, "--epochs", options.epochs, 1, kMost, "The run ends after so many")->group(group);
+  add_whole(command, "--steps", options.steps, 0, kMost, "Or after so many steps; 0: no limit")->group(group);
+  add_whole(command, "--seed", words.seed, 0, std::numeric_limits<std::int64_t>::max(), "Of parameters and order")
+      ->group(group);
+}
+
+void add_split_group(CLI::App& command, TrainingWords& words) {
+  JobOptions& job = words.options.job;
+  const std::string group = "How the batch is split";
+  add_whole(command, "--global-batch", job.global_batch, 1, kMost, "Samples per step, all workers together")
+      ->group(group);
+  add_text(command, "--policy", job.policy, "NAME[:key=value,…]", "See 'isochron policies'")->group(group);
+  add_choice(command, "--weighting", words.weighting, {"exact", "mean"}, "Of gradients; mean is for comparison")
+      ->group(group);
+  add_choice(command, "--last-batch", words.last_batch, {"keep", "drop"}, "What an epoch has left in the end")
+      ->group(group);
+  command.add_flag("--no-sync-batch-norm", words.no_sync_batch_norm, "Statistics of each worker's samples alone")
+      ->group(group);
+}
+
+void add_learning_group(CLI::App& command, TrainingWords& words) {
+  train::Options& options = words.options;
+  const std::string group = "How it learns";
+  add_choice(command, "--optimizer", options.optimizer, {"sgd", "adam", "adamw"}, "")->group(group);
+  add_number(command, "--learning-rate", options.learning_rate, "")->group(group);
+  add_number(command, "--momentum", options.momentum, "Of sgd")->group(group);
+  add_number(command, "--weight-decay", options.weight_decay, "")->group(group);
+  add_choice(command, "--schedule", options.schedule, {"constant", "step", "cosine"}, "Of the learning rate")
+      ->group(group);
+  add_whole(command, "--warmup", options.warmup, 0, kMost, "Steps in which the rate rises, at the reference batch")
+      ->group(group);
+  add_number(command, "--step-factor", options.step_factor, "Schedule step: the rate is multiplied by this")
+      ->group(group);
+  add_whole(command, "--step-every", options.step_every, 0, kMost, "… after so many steps; 0: a third of the run")
+      ->group(group);
+  add_choice(
+      command,
+      "--lr-rule",
+      words.rate_rule,
+      {"none", "linear", "sqrt", "legw", "adascale"},
+      "How the learning rate follows the global batch")
+      ->group(group);
+  add_whole(command, "--reference-batch", options.job.rate.reference_batch, 0, kMost, "It was tuned for; 0: B")
+      ->group(group);
+}
+
+void add_worker_group(CLI::App& command, TrainingWords& words) {
+  train::Options& options = words.options;
+  JobOptions& job = options.job;
+  const std::string group = "This worker";
+  add_text(command, "--device", options.device, "cpu|cuda|cuda:N|auto", "Where it computes")->group(group);
+  add_whole(command, "--threads", options.threads, 0, 1024, "LibTorch's; 0: as it likes")->group(group);
+  add_text(command, "--kind", job.kind, "NAME", "Workers of one kind share the shape of their time curve")
+      ->group(group);
+  add_number(command, "--weight", job.weight, "Nominal speed against the others; 0: unknown")->group(group);
+  command.add_flag("--nominal-weight", words.nominal_weight, "The cores that the launcher gave it")->group(group);
+  add_whole(command, "--min-batch", job.min_batch, 0, kMost, "It takes at least so many samples")->group(group);
+  add_whole(command, "--max-batch", words.max_batch, 0, kMost, "And at most so many; 0: no limit")->group(group);
+  add_whole(command, "--granularity", job.granularity, 1, kMost, "And multiples of this")->group(group);
+  add_whole(command, "--micro-batch", job.micro_batch, 0, kMost, "Computes so many at a time; 0: all")->group(group);
+  add_whole(command, "--prefetch-threads", job.prefetch.threads, 0, 256, "Prepare samples")->group(group);
+}
+
+void add_exchange_group(CLI::App& command, TrainingWords& words) {
+  const std::string group = "Exchange of gradients";
+  const auto set_size = [&words](const std::string& text) { words.bucket_bytes = io::parse_size(text); };
+  add_value(command, "--bucket-bytes", "SIZE", "Exchanged together", set_size)->default_str("25mbyte")->group(group);
+  add_choice(command, "--compression", words.compression, {"none", "bf16"}, "What gradients travel as")->group(group);
+  add_number(command, "--timeout", words.timeout_seconds, "Seconds until a silent worker is an error")->group(group);
+}
+
+void add_checkpoint_group(CLI::App& command, TrainingWords& words) {
+  train::Options& options = words.options;
+  const std::string group = "Checkpoints";
+  add_folder(command, "--checkpoints", options.checkpoints, "Save them here")->group(group);
+  add_whole(command, "--checkpoint-every", options.checkpoint_every, 0, kMost, "Steps; 0: at the end of every epoch")
+      ->group(group);
+  add_whole(command, "--keep", options.keep, 1, kMost, "The newest so many")->group(group);
+  add_text(command, "--resume", options.resume, "auto|FILE", "From this one; auto: the newest of the folder, if any")
+      ->group(group);
+}
+
+/// Sets `value` to what the launcher says, unless the command line does.
+void inherit(const CLI::App& command, const std::string& option, const char* variable, std::int64_t& value) {
+  const char* const text = std::getenv(variable);
+  if (text != nullptr && command.count(option) == 0) {
+    value = std::strtoll(text, nullptr, 10);
+  }
+}
+
+void inherit_from_launcher(const CLI::App& command, JobOptions& job, bool nominal_weight) {
+  inherit(command, "--min-batch", io::kMinBatchVariable, job.min_batch);
+  inherit(command, "--max-batch", io::kMaxBatchVariable, job.max_batch);
+  inherit(command, "--granularity", io::kGranularityVariable, job.granularity);
+  if (const char* const kind = std::getenv(io::kWorkerKindVariable); kind != nullptr && command.count("--kind") == 0) {
+    job.kind = kind;
+  }
+  if (const char* const cores = std::getenv(io::kWorkerCoresVariable); cores != nullptr && nominal_weight) {
+    job.weight = std::strtod(cores, nullptr);
+  }
+}
+
+}  // namespace
+
+void TrainingWords::add_options(CLI::App& command) {
+  options.job.global_batch = 128;
+  add_run_group(command, *this);
+  add_split_group(command, *this);
+  add_learning_group(command, *this);
+  add_worker_group(command, *this);
+  add_exchange_group(command, *this);
+  add_checkpoint_group(command, *this);
+}
+
+train::Options TrainingWords::checked(const CLI::App& command) const {
+  train::Options checked = options;
+  checked.augment = !no_augment;
+  JobOptions& job = checked.job;
+  job.seed = static_cast<std::uint64_t>(seed);
+  job.last_batch = last_batch == "keep" ? LastBatch::kKeep : LastBatch::kDrop;
+  job.weighting = weighting == "exact" ? Weighting::kExact : Weighting::kMean;
+  job.sync_batch_norm = !no_sync_batch_norm;
+  job.max_batch = max_batch > 0 ? max_batch : kNoLimit;
+  job.gradients.compression = compression == "bf16" ? Compression::kBf16 : Compression::kNone;
+  if (bucket_bytes > 0.0) {
+    job.gradients.bucket_bytes = static_cast<std::int64_t>(std::min(bucket_bytes, 1e18));
+  }
+  job.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(std::min(timeout_seconds, 1e9) * 1000.0));
+  job.rate.rule = parse_rate_rule(rate_rule);
+  if (job.rate.rule != RateRule::kNone) {  // the rule knows how long a warm-up is at this batch
+    job.rate.warmup_steps = static_cast<double>(checked.warmup);
+    checked.warmup = 0;
+  }
+  inherit_from_launcher(command, job, nominal_weight);
+  checked.validate();
+  return checked;
+}
+
+}  // namespace isochron::worker
