@@ -43,7 +43,7 @@ constexpr std::array kNetworks{
 };
 
 constexpr std::string_view kScript = "script:FILE";
-constexpr std::string_view kScriptPrefix = "script:";
+constexpr std::string_view kScriptPrefix = kScript.substr(0, kScript.find(':') + 1);
 
 constexpr auto kNames = [] {
   std::array<std::string_view, kNetworks.size() + 1> names;
@@ -113,7 +113,7 @@ std::span<const std::string_view> model_names() {
 
 std::string model_help(std::string_view name) {
   if (name == kScript) {
-    return "a TorchScript file: takes and gives what its data asks for";
+    return "a TorchScript file that fits the data";
   }
   const Entry& entry = find(name);
   OptionTable table({.kind = "model", .name = std::string(name), .options = {}});

@@ -20,8 +20,7 @@ struct AlexNetOptions {
 std::shared_ptr<Model> make_alexnet(const AlexNetOptions& options, const InputShape& input);
 
 struct CnnOptions {
-  std::int64_t width =
-      16;  // channels of the first convolution; the second has 2 times as many, the hidden layer 8 times
+  std::int64_t width = 32;  // channels of the first convolution; all else grows with it
   bool batch_norm = false;
 
   void describe(OptionTable& table);

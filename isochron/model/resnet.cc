@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <torch/nn/functional/pooling.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>

@@ -1,5 +1,6 @@
 // Any TorchScript file. Parameters and buffers are those of the script itself, so that optimizers, checkpoints and to()
 // work on them as on any module's.
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <stdexcept>
@@ -120,7 +121,7 @@ std::shared_ptr<Model> make_script(const std::string& file, const InputShape& in
   }
   auto model = std::make_shared<ScriptModel>(std::move(script));
   check_fit(*model, file, input);
-  if (model->parameters().empty()) {
+  if (std::ranges::none_of(model->parameters(), &torch::Tensor::requires_grad)) {
     throw std::invalid_argument(
         "model script: " + file + " has no parameters to train; permitted: a module that was not frozen");
   }
