@@ -11,6 +11,7 @@
 namespace isochron::cli {
 
 void add_simulate(CLI::App& program);
+void add_train(CLI::App& program);
 void add_policies(CLI::App& program);
 void add_clusters(CLI::App& program);
 void add_launch(CLI::App& program);

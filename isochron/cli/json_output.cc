@@ -1,5 +1,6 @@
 #include "isochron/cli/json_output.h"
 
+#include <algorithm>
 #include <iostream>
 #include <stdexcept>
 
@@ -13,6 +14,14 @@ std::unique_ptr<io::OutputFile> open_output(const std::string& option, const std
   } catch (const Error& error) {
     throw std::invalid_argument(
         option + " is '" + path + "'; permitted: a file that can be written (" + error.what() + ")");
+  }
+}
+
+void check_distinct_outputs(std::vector<std::string> files) {
+  std::erase(files, "");
+  std::ranges::sort(files);
+  if (const auto twin = std::ranges::adjacent_find(files); twin != files.end()) {
+    throw std::invalid_argument("'" + *twin + "' is given for two outputs; permitted: a file of its own for each");
   }
 }
 

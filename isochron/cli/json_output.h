@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -32,5 +33,8 @@ class JsonOutput {
 
 /// Opens `path`, given with `option`. A path that cannot be written is bad input: std::invalid_argument names both.
 [[nodiscard]] std::unique_ptr<io::OutputFile> open_output(const std::string& option, const std::string& path);
+
+/// Throws std::invalid_argument if two of the files are one, since they would overwrite each other; "" is none.
+void check_distinct_outputs(std::vector<std::string> files);
 
 }  // namespace isochron::cli

@@ -14,7 +14,9 @@ bool continues(std::string_view piece) {
   return sign != std::string_view::npos && piece[sign] == '=';
 }
 
-std::vector<std::string> split(std::string_view text) {
+}  // namespace
+
+std::vector<std::string> split_policies(std::string_view text) {
   std::vector<std::string> policies;
   while (true) {
     const std::size_t comma = text.find(',');
@@ -31,10 +33,8 @@ std::vector<std::string> split(std::string_view text) {
   }
 }
 
-}  // namespace
-
 std::vector<std::string> parse_policies(std::string_view text) {
-  std::vector<std::string> policies = split(text);
+  std::vector<std::string> policies = split_policies(text);
   for (auto policy = policies.begin(); policy != policies.end(); ++policy) {
     if (!sim::is_oracle(*policy)) {
       (void)make_policy(*policy);

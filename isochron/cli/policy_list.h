@@ -8,8 +8,11 @@
 namespace isochron::cli {
 
 /// The specifications in order. Commas separate policies and also the options inside one: a piece that has an equals
-/// sign and no colon before it belongs to the policy before. Each is checked by making the policy; "oracle" is one too.
-/// Throws std::invalid_argument naming what is not permitted.
+/// sign and no colon before it belongs to the policy before.
+[[nodiscard]] std::vector<std::string> split_policies(std::string_view text);
+
+/// The same, each checked by making the policy; "oracle" is one too. Throws std::invalid_argument naming what is not
+/// permitted.
 [[nodiscard]] std::vector<std::string> parse_policies(std::string_view text);
 
 }  // namespace isochron::cli

@@ -81,7 +81,7 @@ std::string gain_sentence(const std::vector<Result>& results) {
 }
 
 nlohmann::ordered_json to_json(const Result& result, sim::Sync sync) {
-  const sim::Quantiles& step = result.step_seconds;
+  const Quantiles& step = result.step_seconds;
   nlohmann::ordered_json object{
       {"policy", result.policy},
       {"samples_per_second", result.samples_per_second},

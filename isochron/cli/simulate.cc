@@ -1,7 +1,5 @@
-#include <algorithm>
 #include <iostream>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -25,16 +23,6 @@ RunHeader header_of(const sim::ClusterSpec& cluster, const sim::Options& options
     header.workers.push_back({.id = i, .name = cluster.workers[i].name, .kind = cluster.workers[i].kind});
   }
   return header;
-}
-
-/// Two outputs in one file would overwrite each other.
-void check_distinct_outputs(const SimulateRequest& request) {
-  std::vector<std::string> files{request.output.target(), request.log, request.trace};
-  std::erase(files, "");
-  std::ranges::sort(files);
-  if (const auto twin = std::ranges::adjacent_find(files); twin != files.end()) {
-    throw std::invalid_argument("'" + *twin + "' is given for two outputs; permitted: a file of its own for each");
-  }
 }
 
 /// One per policy, all opened before the first run; none if nothing is to be recorded.
@@ -92,7 +80,7 @@ void run(SimulateRequest& request) {
   const std::vector<std::string> policies = request.checked_policies();
   const sim::Options options = request.checked_options();
   const sim::ClusterSpec cluster = request.checked_cluster();
-  check_distinct_outputs(request);
+  check_distinct_outputs({request.output.target(), request.log, request.trace});
   request.output.open();
   const auto recorders = open_recorders(request, cluster, options, policies);
 

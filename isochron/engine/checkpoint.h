@@ -1,8 +1,5 @@
-// A checkpoint file: named tensors and named texts, checksummed, without any code in it.
-//
-// Layout, all integers little-endian: magic "ISOCKPT1"; an index (names, element types, sizes, offsets, CRC-32 of every
-// part); the parts; a CRC-32 of the index at the front. Written beside its place, flushed to the disk and renamed, so
-// that a name always holds a whole file. Reading checks sizes before it takes memory.
+// A checkpoint: named tensors and named texts in one file, checksummed and without any code (io/checkpoint_file.h has
+// the format). Written beside its place, flushed to the disk and renamed, so that a name always holds a whole file.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +13,14 @@
 
 namespace isochron {
 
+// A name is for a text or a tensor, not both.
 struct Checkpoint {
   std::map<std::string, std::string> texts;
   std::map<std::string, at::Tensor> tensors;  // on the CPU once read; any device when written
 };
 
-// Throws isochron::Error naming the file: no permission, no space. What was there before is intact then.
+// Throws isochron::Error naming the file: no permission, no space. What was there before is intact then. Tensors are dense
+// and of plain numbers: others are std::invalid_argument.
 void write_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint);
 
 // Throws isochron::Error naming the file and the part: not a checkpoint, cut short, checksum wrong (both values).

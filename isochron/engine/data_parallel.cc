@@ -1,15 +1,13 @@
 #include "isochron/engine/data_parallel.h"
 
 #include <algorithm>
-#include <atomic>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
@@ -21,18 +19,6 @@ using Tensors = std::vector<at::Tensor>;
 
 // Small enough not to delay the start, large enough not to be all latency.
 constexpr std::int64_t kFirstBucketBytes = std::int64_t{1} << 20;
-
-// The time of the latest gradient; those of an accelerator arrive on another thread.
-using Stamp = std::atomic<Clock::time_point>;
-
-class StampHook : public torch::autograd::PostAccumulateGradHook {
- public:
-  explicit StampHook(std::shared_ptr<Stamp> stamp) : stamp_(std::move(stamp)) {}
-  void operator()(const at::Tensor& /*parameter*/) override { *stamp_ = Clock::now(); }
-
- private:
-  std::shared_ptr<Stamp> stamp_;
-};
 
 std::vector<std::vector<std::size_t>> initial_buckets(const Tensors& parameters, std::int64_t bucket_bytes) {
   const auto limit = static_cast<std::size_t>(bucket_bytes);
@@ -71,7 +57,7 @@ class DataParallel::State {
       const Tensors& buffers,
       const c10::intrusive_ptr<c10d::ProcessGroup>& group,
       const DataParallelOptions& options)
-      : parameters_(std::move(parameters)) {
+      : parameters_(std::move(parameters)), measure_moments_(options.measure_moments) {
     options.validate();
     c10d::verify_params_across_processes(group, parameters_, std::nullopt);
     Tensors values;
@@ -92,36 +78,63 @@ class DataParallel::State {
         /*skip_all_reduce_unused_params=*/false,
         /*use_python_reducer=*/false,
         /*bucket_bytes_cap_list=*/std::vector<std::int64_t>{});
-    for (const at::Tensor& parameter : parameters_) {
-      torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<StampHook>(stamp_));
-    }
-  }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State() {
-    for (const at::Tensor& parameter : parameters_) {
-      torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+    if (auto hook = make_comm_hook(options.compression, group)) {
+      reducer_->register_comm_hook(std::move(hook));
     }
   }
 
   void begin_step() {
+    weight_ = 0;
     reducer_->prepare_for_forward();
     reducer_->rebuild_buckets();
   }
 
-  BackwardTimes backward(const at::Tensor& loss, double weight) {
-    BackwardTimes times{.started = Clock::now()};
-    *stamp_ = times.started;
-    reducer_->prepare_for_backward({loss});
+  // Unless it is told to expect them, the Reducer ignores gradients.
+  void accumulate(const at::Tensor& loss, double weight) {
+    weight_ += weight;
     torch::autograd::backward({loss * weight}, {});
-    times.last_gradient = *stamp_;
-    times.finished = Clock::now();
-    return times;
+  }
+
+  BackwardResult backward(const at::Tensor& loss, double weight, const AtLastGradient& at_last_gradient) {
+    BackwardResult result{.started = Clock::now()};
+    weight_ += weight;
+    const auto own_part_done = [&] {
+      result.last_gradient = Clock::now();
+      result.local_square = weight_ > 0 ? square() / (weight_ * weight_) : 0;
+      if (at_last_gradient) {
+        at_last_gradient(result);
+      }
+    };
+    const at::Tensor scaled = loss * weight;
+    // This hook is the first thing that the backward pass runs. What it queues therefore comes before the Reducer's own
+    // callback, which waits for the reductions and writes the averages over the local gradients.
+    scaled.register_hook([&](const at::Tensor& /*gradient*/) {
+      torch::autograd::Engine::get_default_engine().queue_callback(own_part_done);
+    });
+    reducer_->prepare_for_backward({loss});
+    torch::autograd::backward({scaled}, {});
+    result.finished = Clock::now();
+    result.global_square = square();
+    return result;
   }
 
  private:
+  // Of the gradients as they are now; 0 if nobody asked.
+  double square() const {
+    Tensors gradients;
+    for (const at::Tensor& parameter : parameters_) {
+      if (measure_moments_ && parameter.grad().defined()) {
+        gradients.push_back(parameter.grad());
+      }
+    }
+    const at::NoGradGuard no_grad;
+    return gradients.empty() ? 0
+                             : at::stack(at::_foreach_norm(gradients)).to(at::kDouble).square().sum().item<double>();
+  }
+
   const Tensors parameters_;
-  const std::shared_ptr<Stamp> stamp_ = std::make_shared<Stamp>();
+  const bool measure_moments_;
+  double weight_ = 0;  // of the step so far
   std::unique_ptr<c10d::Reducer> reducer_;
 };
 
@@ -138,8 +151,12 @@ void DataParallel::begin_step() {
   state_->begin_step();
 }
 
-BackwardTimes DataParallel::backward(const at::Tensor& loss, double weight) {
-  return state_->backward(loss, weight);
+void DataParallel::accumulate(const at::Tensor& loss, double weight) {
+  state_->accumulate(loss, weight);
+}
+
+BackwardResult DataParallel::backward(const at::Tensor& loss, double weight, const AtLastGradient& at_last_gradient) {
+  return state_->backward(loss, weight, at_last_gradient);
 }
 
 }  // namespace isochron

@@ -5,16 +5,20 @@
 // average over K workers is (1/K) sum_k (b_k K / B) g_k = (1/B) sum of all samples' gradients: exactly that of one
 // batch of B, however unequal the b_k are.
 //
-// A step is: begin_step(), forward, backward(loss, weight), optimizer. All ranks must take the same steps. Not
-// thread-safe.
+// A step is: begin_step(), forward, backward(loss, weight), optimizer. A batch too large for memory is computed in pieces
+// of any number: forward and accumulate() for all but the last, each with the weight of its own size. All ranks must take
+// the same steps. Not thread-safe.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include <c10/util/intrusive_ptr.h>
+
+#include "isochron/engine/comm_hook.h"
 
 namespace at {
 class Tensor;
@@ -34,25 +38,31 @@ struct DataParallelOptions {
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
   // For models in which a step may leave out parameters; costs a walk through the graph every step.
   bool find_unused_parameters = false;
+  // What gradients travel as; they are accumulated and applied in their own type.
+  Compression compression = Compression::kNone;
+  // Fill in the squares of BackwardResult; costs two passes over the gradients.
+  bool measure_moments = false;
 
   // Throws std::invalid_argument naming the field, its value and what is permitted.
   void validate() const;
 };
 
-struct BackwardTimes {
+struct BackwardResult {
   using TimePoint = std::chrono::steady_clock::time_point;
   TimePoint started;
-  // The last gradient of this worker was computed: where its own work ends and waiting for others begins. On an
-  // accelerator it says when the gradient was queued.
+  // The last gradient of this worker was computed: where its own work ends and waiting for others begins.
   TimePoint last_gradient;
   TimePoint finished;
+  // |g_k|^2 of the mean gradient of this worker's samples since begin_step(); 0 if their weight is 0.
+  double local_square = 0;
+  // |g|^2 of the average. The last bits may differ between workers of different hardware.
+  double global_square = 0;
 };
 
 class DataParallel {
  public:
   // Collective. Checks that all ranks have the same parameters by number, type and shape, and gives all of them rank
-  // 0's values; the same for `buffers` (running statistics), which are not touched afterwards. Takes the
-  // post-accumulate hook of every parameter.
+  // 0's values; the same for `buffers` (running statistics), which are not touched afterwards.
   DataParallel(
       std::vector<at::Tensor> parameters,
       const std::vector<at::Tensor>& buffers,
@@ -66,8 +76,14 @@ class DataParallel {
   // Before forward. Communicates after the first step, when the buckets are laid anew in the order of the gradients.
   void begin_step();
 
-  // Leaves in every gradient the group's average of `weight` times the local gradient. Throws what the backend reports.
-  BackwardTimes backward(const at::Tensor& loss, double weight);
+  // Adds `weight` times the local gradient to the gradients; nothing is exchanged.
+  void accumulate(const at::Tensor& loss, double weight);
+
+  // The same, then leaves in every gradient the group's average of what it holds. Throws what the backend reports.
+  // `at_last_gradient` is called, perhaps on a thread of autograd's, when this worker's own gradients are complete and
+  // before the others' are waited for: `finished` and `global_square` are not known then. It must not throw.
+  using AtLastGradient = std::function<void(const BackwardResult&)>;
+  BackwardResult backward(const at::Tensor& loss, double weight, const AtLastGradient& at_last_gradient = {});
 
  private:
   class State;

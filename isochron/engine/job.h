@@ -118,8 +118,11 @@ class Job {
   std::int64_t step() const;
   std::int64_t epoch() const;
   std::int64_t steps_per_epoch() const;
-  const std::vector<std::int64_t>& batch_sizes() const;
-  const Decision& decision() const;
+  const Decision& decision() const { return controller().decision(); }
+  const std::vector<std::int64_t>& batch_sizes() const { return decision().batch_sizes; }
+  const Controller& controller() const;
+  // For those who know more than its policy, such as new bounds: between two steps, and the same on all workers.
+  Controller& controller();
   // For loops that scale their losses themselves: what backward() multiplies with.
   double loss_weight() const;
 
@@ -128,8 +131,11 @@ class Job {
   const Ledger& ledger() const;
 
   // Collective: element-wise sums over the workers.
-  std::vector<double> sum(std::vector<double> values);
+  std::vector<double> sum(const std::vector<double>& values);
   void barrier();
+
+  // Waits for the reports of a step whose optimizer step is done; the loader, save() and close() do it by themselves.
+  void finish_step();
 
   // All workers end their loops after the step under way, once the word has gone round.
   void stop();
@@ -149,8 +155,8 @@ class Job {
 
  private:
   friend class Loader;
-  class State;
-  std::unique_ptr<State> state_;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace isochron

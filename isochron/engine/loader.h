@@ -15,7 +15,7 @@ namespace isochron {
 class Job;
 
 // Images: data [b, channels, height, width] and target [b]. Tokens: both [b, context]. A worker whose share of a last,
-// short step is empty gets one sample that counts for nothing, so that every model can compute it.
+// short step is empty gets two samples that count for nothing, so that every model can compute it.
 struct Batch {
   at::Tensor data;
   at::Tensor target;

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "isochron/core/error.h"
@@ -21,6 +22,19 @@ namespace fs = std::filesystem;
 /// A name in the same folder, so that the rename stays within one file system.
 fs::path temporary_name(const fs::path& path) {
   return path.parent_path() / ("." + path.filename().string() + "." + std::to_string(getpid()) + ".tmp");
+}
+
+/// Returns once the disk holds the content of a file, or the names in a folder.
+void flush_to_disk(const fs::path& file_or_folder) {
+  const int descriptor = ::open(file_or_folder.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool flushed = descriptor >= 0 && (::fsync(descriptor) == 0 || errno == EINVAL);  // EINVAL: has no such thing
+  const int why = errno;
+  if (descriptor >= 0) {
+    ::close(descriptor);
+  }
+  if (!flushed) {
+    fail(file_or_folder, std::strerror(why));
+  }
 }
 
 }  // namespace
@@ -55,20 +69,31 @@ OutputFile::~OutputFile() {
   }
 }
 
+void OutputFile::write(std::span<const std::byte> bytes) {
+  errno = 0;
+  stream_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!stream_) {
+    fail(path_, std::strerror(errno));
+  }
+}
+
 void OutputFile::commit() {
   errno = 0;
   stream_.close();
   if (!stream_) {
-    fail(path_, std::strerror(errno));
+    fail(path_, errno != 0 ? std::strerror(errno) : "not everything could be written");
   }
-  if (!temporary_.empty()) {
-    std::error_code error;
-    fs::rename(temporary_, path_, error);
-    if (error) {
-      fail(path_, error.message());
-    }
-    temporary_.clear();
+  if (temporary_.empty()) {
+    return;
   }
+  flush_to_disk(temporary_);
+  std::error_code error;
+  fs::rename(temporary_, path_, error);
+  if (error) {
+    fail(path_, error.message());
+  }
+  temporary_.clear();
+  flush_to_disk(path_.has_parent_path() ? path_.parent_path() : ".");
 }
 
 }  // namespace isochron::io

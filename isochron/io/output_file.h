@@ -1,12 +1,15 @@
-// A file that appears whole or not at all: written beside its place under a temporary name, then renamed.
+// A file that appears whole or not at all, even if the power fails: written beside its place under a temporary name,
+// flushed to the disk, then renamed.
 //
 // Opening fails early, before the work whose result it will hold. Without commit() nothing is left behind. What is
 // there but is no regular file (/dev/null, a pipe) is written directly.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <ostream>
+#include <span>
 
 namespace isochron::io {
 
@@ -20,6 +23,9 @@ class OutputFile {
 
   [[nodiscard]] std::ostream& stream() { return stream_; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+  /// Appends to what went into stream(). Throws isochron::Error naming the file and the reason at once.
+  void write(std::span<const std::byte> bytes);
 
   /// Throws isochron::Error naming the file if not all of it could be written.
   void commit();

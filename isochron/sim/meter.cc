@@ -1,7 +1,6 @@
 #include "isochron/sim/meter.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -9,15 +8,6 @@ namespace isochron::sim {
 namespace {
 
 constexpr double kNotable = 1.2;  // ratio of speeds that counts as a change
-
-/// The smallest value that at least `share` of them do not exceed; 0 if there are none.
-double quantile(std::span<const double> sorted, double share) {
-  if (sorted.empty()) {
-    return 0.0;
-  }
-  const double rank = std::ceil(share * static_cast<double>(sorted.size()));
-  return sorted[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
-}
 
 }  // namespace
 
@@ -84,13 +74,7 @@ Result Meter::result() const {
   result.total_seconds = total_seconds_;
   result.first_step_seconds = step_seconds_.front();
   result.samples_per_second = count * static_cast<double>(global_batch_) / total_seconds_;
-  std::vector<double> sorted = step_seconds_;
-  std::ranges::sort(sorted);
-  result.step_seconds = {
-      .p50 = quantile(sorted, 0.5),
-      .p90 = quantile(sorted, 0.9),
-      .p99 = quantile(sorted, 0.99),
-      .mean = total_seconds_ / count};
+  result.step_seconds = quantiles(step_seconds_);
   result.balance = rounds_ == 0 ? 0.0 : balance_sum_ / static_cast<double>(rounds_);
   result.efficiency = ideal_seconds_ / total_seconds_;
   result.adjustments = adjustments_;

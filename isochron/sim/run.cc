@@ -3,14 +3,14 @@
 #include <sstream>
 #include <string_view>
 
-#include "isochron/core/policy/options.h"
+#include "isochron/core/options.h"
 
 namespace isochron::sim {
 namespace {
 
 /// The static policy is the one that is told the speeds beforehand.
 bool needs_weights(const std::string& policy) {
-  return !is_oracle(policy) && PolicySpec::parse(policy).name == "static";
+  return !is_oracle(policy) && Specification::parse("policy", policy).name == "static";
 }
 
 }  // namespace

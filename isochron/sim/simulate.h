@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "isochron/core/policy/controller.h"
+#include "isochron/core/trace/quantiles.h"
 #include "isochron/core/trace/run_log.h"
 #include "isochron/sim/cluster.h"
 
@@ -48,13 +49,6 @@ struct Options {
 
   /// Throws std::invalid_argument naming the field, the value and what is permitted.
   void validate() const;
-};
-
-struct Quantiles {
-  double p50 = 0.0;
-  double p90 = 0.0;
-  double p99 = 0.0;
-  double mean = 0.0;
 };
 
 struct Result {

@@ -15,7 +15,7 @@ KNOWS = {
     "emulate": {"core", "sim", "io", "emulate"},
     "cli": {"core", "sim", "io", "emulate", "cli"},
     "comm": {"core", "comm"},
-    "engine": {"core", "data", "comm", "engine"},
+    "engine": {"core", "data", "io", "comm", "engine"},
     "model": {"model"},
     "train": {"core", "data", "sim", "io", "comm", "engine", "model", "train"},
     "worker": {"core", "data", "sim", "io", "cli", "comm", "engine", "model", "train", "worker"},

@@ -93,8 +93,8 @@ TEST_F(ProgramTest, PrintsHelpAndVersion) {
 }
 
 TEST_F(ProgramTest, RefusesBadUsage) {
-  expect_refusal("", "no command; permitted: simulate, policies, clusters");
-  expect_refusal("frobnicate", "unknown command 'frobnicate'; permitted: simulate, policies, clusters");
+  expect_refusal("", "no command; permitted: train, launch, simulate, policies, clusters");
+  expect_refusal("frobnicate", "unknown command 'frobnicate'; permitted: train, launch, simulate, policies, clusters");
   expect_refusal("--frobnicate", "unknown option '--frobnicate'");
   expect_refusal("simulate --frobnicate", "unknown option '--frobnicate'\nTry 'isochron simulate --help'");
   expect_refusal("simulate hl8", "unexpected argument 'hl8'");
@@ -248,7 +248,7 @@ TEST_F(ProgramTest, OptionsBeatTheCluster) {
 TEST_F(ProgramTest, RefusesALaunchBeforeAnythingStarts) {
   expect_refusal("launch", "no command for the workers; permitted: ");
   expect_refusal("launch -- true", "the number of workers is missing; permitted: -n N, or --cluster");
-  expect_refusal("launch -n 2 -- frobnicate", "the command is 'frobnicate'; permitted: a program, or one of simulate,");
+  expect_refusal("launch -n 2 -- frobnicate", "the command is 'frobnicate'; permitted: a program, or one of train,");
   expect_refusal("launch -n 0 -- true", "-n,--workers is '0'; permitted: ");
   expect_refusal("launch -n 3 --cluster hl8 -- true", "workers is 3; permitted: 4, as many as cluster \"hl8\" has");
   expect_refusal("launch --cluster moon -- true", "--cluster: cluster is \"moon\"; permitted: ");

@@ -1,45 +1,36 @@
 // Four ranks with 5, 9, 17 and 33 of 64 samples must compute what one process computes with all 64.
 #include "isochron/engine/data_parallel.h"
 
-#include <algorithm>
-#include <cstring>
 #include <mutex>
-#include <numeric>
+#include <string>
 #include <vector>
 
-#include "tests/ranks/group.h"
+#include "tests/engine/shares.h"
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/torch.h>
 
 #include "isochron/comm/mpi_backend.h"
 
 namespace isochron {
 namespace {
 
+using testing::expect_same_bits_everywhere;
+using testing::gradients;
+using testing::kUneven;
+using testing::my_batch;
+using testing::my_share;
+using testing::my_weight;
+using testing::relative_error;
+using testing::Samples;
+using testing::Tensors;
 using testing::world_rank;
 using testing::world_size;
-using Tensors = std::vector<at::Tensor>;
-
-const std::vector<std::int64_t> kBatches{5, 9, 17, 33};
-constexpr std::int64_t kGlobalBatch = 64;
-
-struct Samples {
-  at::Tensor inputs;
-  at::Tensor targets;
-};
 
 // The same on every rank.
 Samples global_batch(at::ScalarType type, std::uint64_t step) {
   torch::manual_seed(1000 + step);
-  return {torch::randn({kGlobalBatch, 10}, type), torch::randint(0, 4, {kGlobalBatch}, torch::kLong)};
-}
-
-Samples my_share(const Samples& all) {
-  const auto mine = kBatches.begin() + world_rank();
-  const std::int64_t first = std::accumulate(kBatches.begin(), mine, std::int64_t{0});
-  return {all.inputs.slice(0, first, first + *mine), all.targets.slice(0, first, first + *mine)};
+  const std::int64_t count = testing::total(kUneven);
+  return {torch::randn({count, 10}, type), torch::randint(0, 4, {count}, torch::kLong)};
 }
 
 torch::nn::Sequential make_model(std::uint64_t seed, at::ScalarType type) {
@@ -58,11 +49,7 @@ at::Tensor mean_loss(torch::nn::Sequential& model, const Samples& samples) {
   return torch::nn::functional::cross_entropy(model->forward(samples.inputs), samples.targets);
 }
 
-double my_weight() {
-  return loss_weight(kBatches[static_cast<std::size_t>(world_rank())], kGlobalBatch, world_size());
-}
-
-// Largest difference of any gradient from the single-process one, relative to that one's largest element.
+// Of the gradients of one process with all samples.
 double gradient_error(at::ScalarType type, double weight) {
   auto single = make_model(7, type);
   const Samples all = global_batch(type, 0);
@@ -72,15 +59,7 @@ double gradient_error(at::ScalarType type, double weight) {
   DataParallel parallel(model->parameters(), {}, make_group(make_mpi_backend(MPI_COMM_WORLD)), {.bucket_bytes = 4096});
   parallel.begin_step();
   parallel.backward(mean_loss(model, my_share(all)), weight);
-
-  double worst = 0;
-  const auto expected = single->parameters();
-  const auto computed = model->parameters();
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const at::Tensor off = (computed[i].grad() - expected[i].grad()).abs().max() / expected[i].grad().abs().max();
-    worst = std::max(worst, off.item<double>());
-  }
-  return worst;
+  return relative_error(gradients(model->parameters()), gradients(single->parameters()));
 }
 
 TEST(DataParallelTest, UnevenBatchesGiveTheSingleProcessGradient) {
@@ -111,13 +90,7 @@ TEST(DataParallelTest, ParametersStayBitIdenticalOnAllRanks) {
   for (const std::int64_t bucket_bytes : {std::int64_t{1024}, std::int64_t{25} << 20}) {
     SCOPED_TRACE(bucket_bytes);
     const auto model = train(20, {.bucket_bytes = bucket_bytes});
-    for (const at::Tensor& parameter : model->parameters()) {
-      const at::Tensor mine = parameter.detach().contiguous();
-      const auto bytes = static_cast<int>(mine.nbytes());
-      at::Tensor of_rank_0 = mine.clone();
-      MPI_Bcast(of_rank_0.data_ptr(), bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
-      EXPECT_EQ(std::memcmp(mine.data_ptr(), of_rank_0.data_ptr(), mine.nbytes()), 0);
-    }
+    expect_same_bits_everywhere(model->parameters());
   }
 }
 
@@ -178,12 +151,109 @@ TEST(DataParallelTest, ReducesWhileBackwardStillComputes) {
     EXPECT_LT(times.started, times.last_gradient);
     EXPECT_LT(times.last_gradient, times.finished);
     const auto [first, last] = std::ranges::minmax(reductions, {}, &OperationTimes::submitted);
-    EXPECT_LT(first.submitted, times.last_gradient);
-    // The bucket that holds the last gradient cannot have left before it.
-    EXPECT_GT(last.submitted, times.last_gradient);
-    reduced_early = reduced_early || first.finished < times.last_gradient;
+    // The last bucket leaves when the last gradient is there.
+    EXPECT_LT(last.submitted, times.last_gradient);
+    reduced_early = reduced_early || first.finished < last.submitted;
   }
   EXPECT_TRUE(reduced_early);
+}
+
+// The last rank starts its backward pass only when all others have told it, from the callback, that theirs is done.
+TEST(DataParallelTest, CallsBackBeforeItWaitsForTheOthers) {
+  auto model = make_model(1, torch::kFloat);
+  DataParallel parallel(model->parameters(), {}, make_group(make_mpi_backend(MPI_COMM_WORLD)), {.bucket_bytes = 4096});
+  const int last = world_size() - 1;
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    parallel.begin_step();
+    const at::Tensor loss = mean_loss(model, my_share(global_batch(torch::kFloat, step)));
+    for (int rank = 0; world_rank() == last && rank < last; ++rank) {
+      MPI_Recv(nullptr, 0, MPI_BYTE, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    BackwardResult seen;
+    const BackwardResult result = parallel.backward(loss, my_weight(), [&](const BackwardResult& so_far) {
+      seen = so_far;
+      if (world_rank() != last) {
+        MPI_Send(nullptr, 0, MPI_BYTE, last, 0, MPI_COMM_WORLD);
+      }
+    });
+    EXPECT_EQ(seen.last_gradient, result.last_gradient);
+    EXPECT_LT(result.started, result.last_gradient);
+    EXPECT_LT(result.last_gradient, result.finished);
+  }
+}
+
+double square_of_gradients(const torch::nn::Sequential& model) {
+  double sum = 0;
+  for (const at::Tensor& gradient : gradients(model->parameters())) {
+    sum += gradient.square().sum().item<double>();
+  }
+  return sum;
+}
+
+// Pieces of up to four samples: 2, 3, 5 and 9 of them.
+TEST(DataParallelTest, AccumulatesPiecesExactlyAndMeasuresTheirMoments) {
+  auto model = make_model(7, torch::kDouble);
+  DataParallel parallel(
+      model->parameters(),
+      {},
+      make_group(make_mpi_backend(MPI_COMM_WORLD)),
+      {.bucket_bytes = 4096, .measure_moments = true});
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    const Samples all = global_batch(torch::kDouble, step);
+    const Samples mine = my_share(all);
+    auto single = make_model(7, torch::kDouble);
+    mean_loss(single, mine).backward();
+    const double local_square = square_of_gradients(single);
+    single->zero_grad();
+    mean_loss(single, all).backward();
+
+    model->zero_grad();
+    parallel.begin_step();
+    BackwardResult result;
+    constexpr std::int64_t kPiece = 4;
+    for (std::int64_t first = 0; first < my_batch(kUneven); first += kPiece) {
+      const std::int64_t count = std::min(kPiece, my_batch(kUneven) - first);
+      const at::Tensor loss = mean_loss(model, mine.slice(first, count));
+      const double weight = loss_weight(count, 64, world_size());
+      if (first + count < my_batch(kUneven)) {
+        parallel.accumulate(loss, weight);
+      } else {
+        result = parallel.backward(loss, weight);
+      }
+    }
+    EXPECT_LT(relative_error(gradients(model->parameters()), gradients(single->parameters())), 1e-12);
+    EXPECT_NEAR(result.local_square / local_square, 1, 1e-12);
+    EXPECT_NEAR(result.global_square / square_of_gradients(single), 1, 1e-12);
+  }
+}
+
+TEST(DataParallelTest, CompressesGradientsOnTheWire) {
+  std::mutex mutex;
+  std::vector<std::string> names;
+  const auto observer = [&](const OperationTimes& times) {
+    const std::lock_guard lock(mutex);
+    names.push_back(times.name);
+  };
+  const Samples all = global_batch(torch::kFloat, 0);
+  auto single = make_model(7, torch::kFloat);
+  mean_loss(single, all).backward();
+  auto model = make_model(7, torch::kFloat);
+  DataParallel parallel(
+      model->parameters(),
+      {},
+      make_group(make_mpi_backend(MPI_COMM_WORLD, {.observer = observer})),
+      {.compression = Compression::kBf16, .measure_moments = true});
+  names.clear();
+  parallel.begin_step();
+  const BackwardResult result = parallel.backward(mean_loss(model, my_share(all)), my_weight());
+  // 10 x 40 + 40, 40 x 40 + 40 and 40 x 4 + 4 parameters in one bucket
+  EXPECT_THAT(names, ::testing::ElementsAre("allreduce of 2244 x BFloat16"));
+  expect_same_bits_everywhere(gradients(model->parameters()));
+  // Four terms and three sums are each rounded to 8 bits; terms may be a few times larger than their mean.
+  const double error = relative_error(gradients(model->parameters()), gradients(single->parameters()));
+  EXPECT_LT(error, 7 * 0x1p-8);
+  EXPECT_GT(error, 1e-5);
+  EXPECT_NEAR(result.global_square / square_of_gradients(model), 1, 1e-5);
 }
 
 TEST(DataParallelTest, NamesTheRankWhoseBackwardIsMissing) {
@@ -205,25 +275,6 @@ TEST(DataParallelTest, NamesTheRankWhoseBackwardIsMissing) {
     }
     MPI_Barrier(MPI_COMM_WORLD);
   }
-}
-
-TEST(LossWeightTest, AveragesToOneAndRefusesNonsense) {
-  double sum = 0;
-  for (const std::int64_t batch : kBatches) {
-    sum += loss_weight(batch, kGlobalBatch, 4);
-  }
-  EXPECT_DOUBLE_EQ(sum / 4, 1);
-  EXPECT_DOUBLE_EQ(loss_weight(33, 64, 4), 33.0 * 4 / 64);
-  EXPECT_DOUBLE_EQ(loss_weight(0, 64, 4), 0);
-  EXPECT_THROW(loss_weight(65, 64, 4), std::invalid_argument);
-  EXPECT_THROW(loss_weight(-1, 64, 4), std::invalid_argument);
-  EXPECT_THROW(loss_weight(0, 0, 4), std::invalid_argument);
-  EXPECT_THROW(loss_weight(1, 64, 0), std::invalid_argument);
-}
-
-TEST(DataParallelOptionsTest, NamesTheBucketSizeOutOfRange) {
-  EXPECT_THROW(DataParallelOptions{.bucket_bytes = 1023}.validate(), std::invalid_argument);
-  EXPECT_THROW(DataParallelOptions{.bucket_bytes = (std::int64_t{1} << 30) + 1}.validate(), std::invalid_argument);
 }
 
 }  // namespace

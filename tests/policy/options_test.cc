@@ -1,4 +1,4 @@
-#include "isochron/core/policy/options.h"
+#include "isochron/core/options.h"
 
 #include <stdexcept>
 
@@ -31,7 +31,7 @@ struct Sample {
 };
 
 Sample read(const std::string& text) {
-  OptionTable table(PolicySpec::parse(text));
+  OptionTable table(Specification::parse("policy", text));
   Sample sample;
   sample.describe(table);
   table.finish();

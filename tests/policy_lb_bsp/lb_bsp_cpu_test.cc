@@ -145,7 +145,7 @@ TEST(LbBspCpuTest, SurvivesExtremeTimes) {
 
 TEST(LbBspOptionsTest, ChoosesTheAlgorithmByDevice) {
   const auto make = [](const std::string& text) {
-    OptionTable table(PolicySpec::parse(text));
+    OptionTable table(Specification::parse("policy", text));
     LbBspOptions options;
     options.describe(table);
     table.finish();

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "isochron/core/policy/options.h"
+#include "isochron/core/options.h"
 #include "isochron/core/policy/policy.h"
 #include "isochron/core/policy/smoothed_times.h"
 

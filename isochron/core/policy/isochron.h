@@ -21,7 +21,7 @@
 
 #include "isochron/core/allocate/allocate.h"
 #include "isochron/core/curve/shape_learner.h"
-#include "isochron/core/policy/options.h"
+#include "isochron/core/options.h"
 #include "isochron/core/policy/policy.h"
 #include "isochron/core/predict/common_mode.h"
 #include "isochron/core/predict/level_bank.h"

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "isochron/core/options.h"
 #include "isochron/core/policy/lb_bsp_gpu.h"
-#include "isochron/core/policy/options.h"
 #include "isochron/core/policy/policy.h"
 #include "isochron/core/predict/predictor.h"
 

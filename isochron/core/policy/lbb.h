@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "isochron/core/policy/options.h"
+#include "isochron/core/options.h"
 #include "isochron/core/policy/policy.h"
 #include "isochron/core/policy/time_profile.h"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "isochron/core/options.h"
 #include "isochron/core/policy/omnilearn_law.h"
-#include "isochron/core/policy/options.h"
 #include "isochron/core/policy/policy.h"
 #include "isochron/core/policy/smoothed_times.h"
 

@@ -52,7 +52,7 @@ constexpr Entry kPolicies[] = {
 }  // namespace
 
 std::unique_ptr<Policy> make_policy(std::string_view specification) {
-  const PolicySpec spec = PolicySpec::parse(specification);
+  const Specification spec = Specification::parse("policy", specification);
   std::string known;
   for (const Entry& entry : kPolicies) {
     if (entry.name == spec.name) {
@@ -67,7 +67,7 @@ std::unique_ptr<Policy> make_policy(std::string_view specification) {
 std::vector<PolicyHelp> policy_help() {
   std::vector<PolicyHelp> help;
   for (const Entry& entry : kPolicies) {
-    OptionTable table({.name = std::string(entry.name), .options = {}});
+    OptionTable table({.kind = "policy", .name = std::string(entry.name), .options = {}});
     (void)entry.make(table);
     help.push_back({.name = std::string(entry.name), .summary = std::string(entry.summary), .options = table.rows()});
   }

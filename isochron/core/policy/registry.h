@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "isochron/core/policy/options.h"
+#include "isochron/core/options.h"
 #include "isochron/core/policy/policy.h"
 
 namespace isochron {

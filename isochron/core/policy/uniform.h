@@ -1,7 +1,7 @@
 // Equal shares, whatever the workers report: what data-parallel training does by default, and the baseline.
 #pragma once
 
-#include "isochron/core/policy/options.h"
+#include "isochron/core/options.h"
 #include "isochron/core/policy/policy.h"
 
 namespace isochron {

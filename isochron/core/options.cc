@@ -1,4 +1,4 @@
-#include "isochron/core/policy/options.h"
+#include "isochron/core/options.h"
 
 #include <algorithm>
 #include <charconv>
@@ -56,8 +56,8 @@ std::string joined(const std::vector<std::string>& words, std::string_view separ
 
 }  // namespace
 
-PolicySpec PolicySpec::parse(std::string_view text) {
-  PolicySpec spec;
+Specification Specification::parse(std::string_view kind, std::string_view text) {
+  Specification spec{.kind = std::string(kind)};
   const std::size_t colon = text.find(':');
   spec.name = text.substr(0, colon);
   if (colon == std::string_view::npos) {
@@ -67,12 +67,12 @@ PolicySpec PolicySpec::parse(std::string_view text) {
     const std::size_t equals = piece.find('=');
     if (equals == std::string_view::npos || equals == 0) {
       throw std::invalid_argument(
-          "policy " + spec.name + ": option is '" + std::string(piece) + "'; permitted: name=value");
+          spec.kind + " " + spec.name + ": option is '" + std::string(piece) + "'; permitted: name=value");
     }
     const auto [place, fresh] = spec.options.emplace(piece.substr(0, equals), piece.substr(equals + 1));
     if (!fresh) {
       throw std::invalid_argument(
-          "policy " + spec.name + ": option " + place->first + " is there twice; permitted: once");
+          spec.kind + " " + spec.name + ": option " + place->first + " is there twice; permitted: once");
     }
   }
   return spec;
@@ -147,7 +147,7 @@ void OptionTable::finish() const {
       known.push_back(row.name);
     }
     throw std::invalid_argument(
-        "policy " + spec_.name + ": option is " + name +
+        spec_.kind + " " + spec_.name + ": option is " + name +
         "; permitted: " + (known.empty() ? "none" : joined(known, ", ")));
   }
 }
@@ -165,7 +165,7 @@ const std::string* OptionTable::take(
 
 void OptionTable::refuse(const Row& row, std::string_view value) const {
   throw std::invalid_argument(
-      "policy " + spec_.name + ": " + row.name + " is " + (value.empty() ? "empty" : std::string(value)) +
+      spec_.kind + " " + spec_.name + ": " + row.name + " is " + (value.empty() ? "empty" : std::string(value)) +
       "; permitted: " + row.permitted);
 }
 

@@ -1,7 +1,7 @@
-// Policy options by name: "omnilearn:dead-band=0.1,ewma=0.2".
+// Options by name, of whatever is chosen by name: "omnilearn:dead-band=0.1,ewma=0.2" for a policy.
 //
 // A policy names its options once, in a function that walks over an OptionTable; the same walk parses, checks and
-// documents them, so help and behaviour agree.
+// documents them, so help and behaviour agree. Models and optimizers do the same.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,14 @@
 
 namespace isochron {
 
-/// A policy specification, taken apart but not yet checked against the policy's options.
-struct PolicySpec {
+/// "NAME:key=value,key=value", taken apart but not yet checked against the options of what it names.
+struct Specification {
+  std::string kind;  // of thing: "policy"; messages begin with it
   std::string name;
   std::map<std::string, std::string, std::less<>> options;
 
   /// Throws std::invalid_argument naming the piece that is not `key=value`.
-  static PolicySpec parse(std::string_view text);
+  static Specification parse(std::string_view kind, std::string_view text);
 };
 
 class OptionTable {
@@ -32,7 +33,7 @@ class OptionTable {
   };
 
   /// Reads the options of `spec`; each call below throws std::invalid_argument on a value that is not permitted.
-  explicit OptionTable(PolicySpec spec) : spec_(std::move(spec)) {}
+  explicit OptionTable(Specification spec) : spec_(std::move(spec)) {}
 
   void number(std::string_view name, double& value, double low, double high, std::string_view meaning);
   void integer(
@@ -53,7 +54,7 @@ class OptionTable {
   const std::string* take(std::string_view name, std::string_view meaning, std::string permitted, std::string standard);
   [[noreturn]] void refuse(const Row& row, std::string_view value) const;
 
-  PolicySpec spec_;
+  Specification spec_;
   std::vector<Row> rows_;
 };
 

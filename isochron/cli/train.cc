@@ -1,0 +1,39 @@
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "isochron/cli/commands.h"
+#include "isochron/cli/worker_program.h"
+#include "isochron/core/error.h"
+
+namespace isochron::cli {
+namespace {
+
+/// Does not return: this process becomes the worker.
+[[noreturn]] void become_worker(const std::string& command, std::vector<std::string> words) {
+  const std::string program = worker_program().string();
+  words.insert(words.begin(), {program, command});
+  std::vector<char*> pointers;
+  for (std::string& word : words) {
+    pointers.push_back(word.data());
+  }
+  pointers.push_back(nullptr);
+  ::execv(program.c_str(), pointers.data());
+  throw Error("cannot start " + program + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+void add_train(CLI::App& program) {
+  CLI::App* const command =
+      program.add_subcommand("train", "Train as one worker of a job, or alone (see train --help)");
+  // All words are the worker's, --help among them.
+  command->set_help_flag();
+  command->prefix_command();
+  command->final_callback([command] { become_worker("train", command->remaining()); });
+}
+
+}  // namespace isochron::cli

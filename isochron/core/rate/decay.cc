@@ -1,0 +1,86 @@
+#include "isochron/core/rate/decay.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "isochron/core/error.h"
+
+namespace isochron {
+namespace {
+
+constexpr std::array<std::pair<Decay, std::string_view>, 3> kNames{{
+    {Decay::kConstant, "constant"},
+    {Decay::kStep, "step"},
+    {Decay::kCosine, "cosine"},
+}};
+
+void require(bool fine, std::string_view name, std::string value, std::string_view permitted) {
+  if (!fine) {
+    throw std::invalid_argument(
+        std::string(name) + " is " + std::move(value) + "; permitted: " + std::string(permitted));
+  }
+}
+
+double step_decay(const DecayOptions& options, std::int64_t step) {
+  const std::int64_t every =
+      options.step_every > 0 ? options.step_every : std::max<std::int64_t>(options.total_steps / 3, 1);
+  return std::pow(options.step_factor, static_cast<double>(step / every));
+}
+
+double cosine_decay(const DecayOptions& options, std::int64_t step) {
+  const std::int64_t length = options.total_steps - options.warmup_steps;
+  const std::int64_t done = step - options.warmup_steps;
+  if (done <= 0 || length <= 0) {
+    return 1.0;
+  }
+  const double progress = static_cast<double>(done) / static_cast<double>(length);
+  return 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+}
+
+}  // namespace
+
+Decay parse_decay(std::string_view name) {
+  std::string permitted;
+  for (const auto& [decay, known] : kNames) {
+    if (name == known) {
+      return decay;
+    }
+    permitted += (permitted.empty() ? "" : ", ") + std::string(known);
+  }
+  throw std::invalid_argument("schedule is '" + std::string(name) + "'; permitted: " + permitted);
+}
+
+std::string_view to_string(Decay decay) {
+  const auto* const found = std::ranges::find(kNames, decay, &decltype(kNames)::value_type::first);
+  ISO_CHECK(found != kNames.end(), "a schedule without a name");
+  return found->second;
+}
+
+void DecayOptions::validate() const {
+  require(total_steps >= 1, "total steps", std::to_string(total_steps), "1 or more");
+  require(warmup_steps >= 0, "warmup", std::to_string(warmup_steps), "0 or more");
+  require(step_factor > 0.0 && step_factor <= 1.0, "step-factor", std::to_string(step_factor), "above 0, at most 1");
+  require(step_every >= 0, "step-every", std::to_string(step_every), "1 or more, or 0 for a third of the run");
+}
+
+double decay_factor(const DecayOptions& options, std::int64_t step) {
+  step = std::min(step, options.total_steps);
+  const double warmup =
+      step < options.warmup_steps ? static_cast<double>(step + 1) / static_cast<double>(options.warmup_steps) : 1.0;
+  switch (options.decay) {
+    case Decay::kStep:
+      return warmup * step_decay(options, step);
+    case Decay::kCosine:
+      return warmup * cosine_decay(options, step);
+    case Decay::kConstant:
+      break;
+  }
+  return warmup;
+}
+
+}  // namespace isochron

@@ -1,0 +1,103 @@
+#include "isochron/engine/batch_source.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+namespace isochron {
+namespace {
+
+using data::Element;
+
+constexpr std::int64_t kMostPrefetchBytes = std::int64_t{256} << 20;
+constexpr std::int64_t kStandIns = 2;    // BatchNorm1d refuses one
+constexpr std::int64_t kStepsAhead = 2;  // the one that is taken, and the next
+
+bool is_image(const data::SampleShape& shape) {
+  return shape.element == Element::kUint8 && shape.sizes.size() == 3;
+}
+
+std::optional<data::Augment> augmentation(
+    const data::Dataset& dataset, const std::optional<data::AugmentOptions>& options, std::uint64_t seed) {
+  if (!is_image(dataset.shape())) {
+    return std::nullopt;
+  }
+  data::AugmentOptions chosen = options.value_or(data::AugmentOptions{});
+  chosen.seed = seed;
+  return data::Augment(dataset.shape(), chosen);
+}
+
+data::PrefetchOptions with_capacity(data::PrefetchOptions options, std::int64_t global_batch, std::int64_t bytes) {
+  if (options.capacity == 0) {
+    options.capacity = std::clamp(kMostPrefetchBytes / bytes, std::int64_t{1}, kStepsAhead * global_batch);
+  }
+  return options;
+}
+
+at::ScalarType stored_type(const data::SampleShape& shape) {
+  switch (shape.element) {
+    case Element::kUint8:
+      return is_image(shape) ? at::kFloat : at::kByte;  // images come rendered
+    case Element::kUint16:
+      return at::kUInt16;
+    case Element::kUint32:
+      return at::kUInt32;
+  }
+  return at::kByte;
+}
+
+std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
+}
+
+}  // namespace
+
+BatchSource::BatchSource(
+    std::shared_ptr<const data::Dataset> dataset,
+    const SamplerOptions& order,
+    const LoaderOptions& options,
+    data::PrefetchOptions prefetch,
+    c10::Device device)
+    : dataset_(std::move(dataset)),
+      stream_(dataset_, order, augmentation(*dataset_, options.augment, order.seed)),
+      prefetcher_(
+          [this](std::int64_t position, std::span<std::byte> out) { return stream_.fetch(position, out); },
+          stream_.sample_bytes(),
+          with_capacity(prefetch, order.global_batch, stream_.sample_bytes())),
+      device_(device) {
+}
+
+Batch BatchSource::take(const Sampler& sampler, std::span<const std::int64_t> batch_sizes, std::size_t worker) {
+  std::vector<Interval> slices = stream_.coming_slices(sampler, batch_sizes, worker, kStepsAhead);
+  if (slices.front().size() == 0) {
+    slices.front() = stream_.running(sampler.state(), {sampler.state().position, sampler.state().position + kStandIns});
+  }
+  prefetcher_.plan(slices);
+
+  std::vector<std::int64_t> sizes{slices.front().size()};
+  sizes.insert(sizes.end(), dataset_->shape().sizes.begin(), dataset_->shape().sizes.end());
+  const auto options = at::TensorOptions().pinned_memory(device_.is_cuda());
+  const at::Tensor samples = at::empty(sizes, options.dtype(stored_type(dataset_->shape())));
+  const at::Tensor labels = at::empty({sizes.front()}, options.dtype(at::kLong));
+  const std::span<std::int64_t> label_span{labels.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(sizes[0])};
+  prefetcher_.take(slices.front(), bytes_of(samples), label_span);
+  return as_tensors(samples, labels);
+}
+
+Batch BatchSource::as_tensors(at::Tensor samples, at::Tensor labels) const {
+  samples = samples.to(device_, /*non_blocking=*/true);
+  if (samples.scalar_type() == at::kByte) {
+    samples = samples.to(at::kFloat).div_(255);
+  } else if (!is_image(dataset_->shape())) {
+    samples = samples.to(at::kLong);
+  }
+  if (dataset_->shape().sizes.size() == 1 && samples.scalar_type() == at::kLong) {
+    const std::int64_t context = samples.size(1) - 1;
+    return {samples.narrow(1, 0, context).contiguous(), samples.narrow(1, 1, context).contiguous()};
+  }
+  return {samples, labels.to(device_, /*non_blocking=*/true)};
+}
+
+}  // namespace isochron

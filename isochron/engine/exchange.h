@@ -1,0 +1,45 @@
+// Small exchanges between the workers of a job in terms of C++ values. All are collective, and all but Report's block.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include "isochron/engine/report.h"
+
+namespace c10d {
+class ProcessGroup;
+class Work;
+}  // namespace c10d
+
+namespace isochron {
+
+using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+// Everybody's text, by rank.
+std::vector<std::string> all_gather(const Group& group, const std::string& text);
+
+// Rank 0's text.
+std::string broadcast(const Group& group, const std::string& text);
+
+// Element-wise sums; all give equally many values.
+std::vector<double> sum(const Group& group, const std::vector<double>& values);
+
+// An all-gather of reports that goes on while this worker does other things.
+class ReportExchange {
+ public:
+  // Starts it.
+  ReportExchange(const Group& group, const Report& mine);
+  // Everybody's, by rank. Throws PeerError if one is late or lost.
+  std::vector<Report> wait();
+
+ private:
+  at::Tensor mine_;
+  at::Tensor all_;
+  c10::intrusive_ptr<c10d::Work> work_;
+};
+
+}  // namespace isochron

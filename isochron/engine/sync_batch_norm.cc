@@ -1,0 +1,334 @@
+#include "isochron/engine/sync_batch_norm.h"
+
+#include <atomic>
+#include <cmath>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
+#include <ATen/ops/_batch_norm_impl_index_native.h>
+#include <ATen/ops/batch_norm_native.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/jit/python/update_graph_executor_opt.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
+#include <torch/library.h>
+
+#include "isochron/core/error.h"
+
+namespace isochron {
+
+using Clock = std::chrono::steady_clock;
+using Tensors = std::vector<at::Tensor>;
+
+// What the batch norms of a job share. Alive as long as a backward pass may need it.
+class BatchNormExchange : public torch::CustomClassHolder {
+ public:
+  explicit BatchNormExchange(c10::intrusive_ptr<c10d::Backend> host) : host_(std::move(host)) {}
+
+  int workers() const { return host_->getSize(); }
+
+  // Row k is worker k's `mine`, which is in host memory.
+  at::Tensor all_gather(at::Tensor mine) {
+    at::Tensor all = at::empty({workers(), mine.numel()}, mine.options());
+    wait([&] { return host_->_allgather_base(all, mine); });
+    return all;
+  }
+
+  at::Tensor all_reduce(const at::Tensor& mine) {
+    Tensors sums{mine};
+    wait([&] { return host_->allreduce(sums); });
+    return sums.front();
+  }
+
+  Clock::duration take_waited() { return Clock::duration(waited_.exchange(0)); }
+
+ private:
+  template <typename Collective>
+  void wait(const Collective& collective) {
+    const auto start = Clock::now();
+    collective()->wait();
+    waited_ += (Clock::now() - start).count();
+  }
+
+  const c10::intrusive_ptr<c10d::Backend> host_;
+  std::atomic<Clock::rep> waited_ = 0;
+};
+
+namespace {
+
+using Exchange = c10::intrusive_ptr<BatchNormExchange>;
+using OptionalTensor = std::optional<at::Tensor>;
+
+// Of the innermost scope of this thread; null outside.
+thread_local BatchNormExchange* active = nullptr;
+thread_local bool active_counts = true;
+
+bool is_defined(const OptionalTensor& tensor) {
+  return tensor && tensor->defined();
+}
+
+at::TensorOptions host_double() {
+  return at::TensorOptions().dtype(at::kDouble).device(at::kCPU);
+}
+
+struct Statistics {
+  at::Tensor mean;  // both [C]; float unless the input is double
+  at::Tensor variance;
+  double count = 0;  // values per channel, of all workers
+};
+
+// Combines rows of C means, C variances and a count (Chan et al. 1979), in rank order and without contraction: the same
+// bits on all workers.
+Statistics combine(const at::Tensor& rows, const at::TensorOptions& options) {
+  const std::int64_t channels = (rows.size(1) - 1) / 2;
+  const at::Tensor result = at::zeros({2, channels}, host_double());
+  auto* const mean = result.mutable_data_ptr<double>();
+  auto* const variance = mean + channels;
+  double count = 0;
+  for (std::int64_t worker = 0; worker < rows.size(0); ++worker) {
+    const auto* const row = rows.const_data_ptr<double>() + (worker * rows.size(1));
+    const double added = row[2 * channels];
+    if (added == 0) {
+      continue;
+    }
+    const double share = added / (count + added);
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const double apart = row[c] - mean[c];
+      mean[c] += apart * share;
+      variance[c] += (row[channels + c] - variance[c] + apart * apart * (1 - share)) * share;
+    }
+    count += added;
+  }
+  const at::Tensor moved = result.to(options);
+  return {.mean = moved[0], .variance = moved[1], .count = count};
+}
+
+Statistics global_statistics(const at::Tensor& input, bool counts, BatchNormExchange& exchange) {
+  const std::int64_t channels = input.size(1);
+  at::Tensor mine = at::zeros({2 * channels + 1}, host_double());
+  if (counts && input.numel() > 0) {
+    const auto [mean, variance] = at::batch_norm_update_stats(input, {}, {}, /*momentum=*/0);
+    mine.narrow(0, 0, 2 * channels).copy_(at::cat({mean, variance}));
+    mine[2 * channels] = input.numel() / channels;
+  }
+  const auto options = input.options().dtype(at::toOpMathType(input.scalar_type()));
+  Statistics all = combine(exchange.all_gather(std::move(mine)), options);
+  if (all.count < 2) {
+    throw std::invalid_argument(
+        "values per channel of a batch norm in training are " + std::to_string(std::llround(all.count)) +
+        " over all workers; permitted: 2 or more");
+  }
+  return all;
+}
+
+struct Running {
+  OptionalTensor mean;
+  OptionalTensor variance;
+  double momentum = 0;
+
+  // As PyTorch does: the variance is the unbiased one.
+  void update(const Statistics& batch) const {
+    if (is_defined(mean)) {
+      mean->mul_(1 - momentum).add_(batch.mean, momentum);
+    }
+    if (is_defined(variance)) {
+      variance->mul_(1 - momentum).add_(batch.variance, momentum * batch.count / (batch.count - 1));
+    }
+  }
+};
+
+// The kernels take parameters in the precision of the statistics only.
+at::Tensor as_statistics(const OptionalTensor& parameter, const at::Tensor& mean) {
+  return is_defined(parameter) ? parameter->to(mean.scalar_type()) : at::Tensor();
+}
+
+at::Tensor per_channel(const at::Tensor& values, const at::Tensor& input) {
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
+  shape[1] = input.size(1);
+  return values.to(at::toOpMathType(input.scalar_type())).view(shape);
+}
+
+class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
+ public:
+  static at::Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const at::Tensor& input,
+      const OptionalTensor& weight,
+      const OptionalTensor& bias,
+      const Running& running,
+      double eps,
+      bool counts,
+      const Exchange& exchange) {
+    const Statistics batch = global_statistics(input, counts, *exchange);
+    running.update(batch);
+    context->save_for_backward({input, weight.value_or(at::Tensor()), batch.mean, batch.variance});
+    context->saved_data["has_bias"] = is_defined(bias);
+    context->saved_data["eps"] = eps;
+    context->saved_data["counts"] = counts;
+    context->saved_data["count"] = batch.count;
+    context->saved_data["exchange"] = c10::IValue::make_capsule(exchange);
+    return std::get<0>(at::native_batch_norm(
+        input,
+        as_statistics(weight, batch.mean),
+        as_statistics(bias, batch.mean),
+        batch.mean,
+        batch.variance,
+        /*training=*/false,
+        /*momentum=*/0,
+        eps));
+  }
+
+  static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& gradients) {
+    if (at::GradMode::is_enabled()) {
+      throw std::invalid_argument("create_graph is true; permitted with a synchronised batch norm: false");
+    }
+    const Tensors saved = context->get_saved_variables();
+    const at::Tensor& input = saved[0];
+    const at::Tensor weight = as_statistics(saved[1], saved[2]);
+    const double eps = context->saved_data["eps"].toDouble();
+    // With statistics held fixed: dy w / s, sum dy xhat, sum dy.
+    auto [by_input, by_weight, by_bias] = at::native_batch_norm_backward(
+        gradients[0], input, weight, saved[2], saved[3], {}, {}, /*train=*/false, eps, {true, true, true});
+    if (context->needs_input_grad(0)) {
+      const auto exchange =
+          c10::static_intrusive_pointer_cast<BatchNormExchange>(context->saved_data["exchange"].toCapsule());
+      const at::Tensor sums = exchange->all_reduce(at::stack({by_weight, by_bias}).to(host_double()));
+      if (context->saved_data["counts"].toBool()) {
+        const Statistics batch{saved[2], saved[3], context->saved_data["count"].toDouble()};
+        add_through_statistics(by_input, input, weight, batch, eps, sums);
+      }
+    }
+    // What the layer does not have gets no gradient.
+    return {
+        by_input,
+        weight.defined() ? by_weight : at::Tensor(),
+        context->saved_data["has_bias"].toBool() ? by_bias : at::Tensor(),
+        {},
+        {},
+        {},
+        {}};
+  }
+
+ private:
+  // What the inputs change by way of mean and variance: -(w / s) (sum dy + xhat sum dy xhat) / N, a line in x.
+  static void add_through_statistics(
+      at::Tensor& by_input,
+      const at::Tensor& input,
+      const at::Tensor& weight,
+      const Statistics& batch,
+      double eps,
+      const at::Tensor& sums) {
+    const at::Tensor on_device = sums.to(input.device());
+    const at::Tensor inverse = (batch.variance.to(at::kDouble) + eps).rsqrt();
+    const at::Tensor scale = (weight.defined() ? inverse * weight : inverse) / -batch.count;
+    const at::Tensor slope = scale * inverse * on_device[0];
+    const at::Tensor offset = scale * on_device[1] - slope * batch.mean;
+    by_input.add_(at::addcmul(per_channel(offset, input), input, per_channel(slope, input)));
+  }
+};
+
+void check_channels(const OptionalTensor& values, const char* name, const at::Tensor& input) {
+  if (is_defined(values) && values->numel() != input.size(1)) {
+    throw std::invalid_argument(
+        std::string(name) + " of a batch norm has " + std::to_string(values->numel()) +
+        " elements; permitted: " + std::to_string(input.size(1)) + ", one per channel of the input");
+  }
+}
+
+at::Tensor batch_norm(
+    const at::Tensor& input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    const OptionalTensor& running_mean,
+    const OptionalTensor& running_var,
+    bool training,
+    double momentum,
+    double eps,
+    bool cudnn_enabled) {
+  if (active == nullptr || !training) {
+    return at::native::batch_norm(
+        input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled);
+  }
+  check_channels(weight, "weight", input);
+  check_channels(bias, "bias", input);
+  check_channels(running_mean, "running_mean", input);
+  check_channels(running_var, "running_var", input);
+  return SyncedBatchNorm::apply(
+      input,
+      weight,
+      bias,
+      Running{running_mean, running_var, momentum},
+      eps,
+      active_counts,
+      Exchange::reclaim_copy(active));
+}
+
+// What TorchScript's optimiser makes of batch_norm. Nothing else calls it while a scope is alive.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, std::int64_t> batch_norm_impl_index(
+    const at::Tensor& input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    const OptionalTensor& running_mean,
+    const OptionalTensor& running_var,
+    bool training,
+    double momentum,
+    double eps,
+    bool cudnn_enabled) {
+  if (active != nullptr && training) {
+    throw Error(
+        "a TorchScript model was optimised before it trained, which hides its batch norms; call "
+        "torch::jit::setGraphExecutorOptimize(false) before its first use");
+  }
+  return at::native::_batch_norm_impl_index(
+      input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled);
+}
+
+// Once per process; without a scope nothing changes.
+void take_over_batch_norm() {
+  static const auto implement = [](c10::DispatchKey key) {
+    torch::Library library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    library.impl("batch_norm", &batch_norm);
+    library.impl("_batch_norm_impl_index", &batch_norm_impl_index);
+    return library;
+  };
+  static const torch::Library cpu = implement(c10::DispatchKey::AutogradCPU);
+  static const torch::Library cuda = implement(c10::DispatchKey::AutogradCUDA);
+  // Else a lost peer's PeerError would leave TorchScript as a std::runtime_error.
+  FLAGS_torch_jit_enable_rethrow_caught_exception = true;
+}
+
+}  // namespace
+
+SyncBatchNorm::SyncBatchNorm(const c10::intrusive_ptr<c10d::ProcessGroup>& group)
+    : exchange_(c10::make_intrusive<BatchNormExchange>(group->getBackend(c10::DeviceType::CPU))) {
+  take_over_batch_norm();
+}
+SyncBatchNorm::~SyncBatchNorm() = default;
+
+SyncBatchNorm::Scope::Scope(const SyncBatchNorm& owner, bool counts)
+    : outer_(active), outer_counts_(active_counts), optimised_(torch::jit::getGraphExecutorOptimize()) {
+  if (owner.exchange_->workers() > 1) {
+    active = owner.exchange_.get();
+    active_counts = counts;
+    torch::jit::setGraphExecutorOptimize(false);
+  }
+}
+
+SyncBatchNorm::Scope::~Scope() {
+  active = outer_;
+  active_counts = outer_counts_;
+  torch::jit::setGraphExecutorOptimize(optimised_);
+}
+
+Clock::duration SyncBatchNorm::take_waited() {
+  return exchange_->take_waited();
+}
+
+}  // namespace isochron

@@ -1,0 +1,216 @@
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <stdexcept>
+
+#include <unistd.h>
+
+#include "isochron/cli/cluster_option.h"
+#include "isochron/cli/config_option.h"
+#include "isochron/cli/json_output.h"
+#include "isochron/cli/options.h"
+#include "isochron/cli/table.h"
+#include "isochron/emulate/launch.h"
+#include "isochron/emulate/machine.h"
+#include "isochron/worker/commands.h"
+#include "isochron/worker/comparison.h"
+#include "isochron/worker/training_options.h"
+
+namespace isochron::worker {
+namespace {
+
+constexpr std::int64_t kMost = 1'000'000;
+
+struct Request {
+  TrainingOptions training;
+  std::string config;
+  std::string policies = "uniform,isochron";
+  std::string cluster = "hl8";
+  std::int64_t rounds = 3;
+  std::int64_t turn = 10;
+  double solo_seconds = 4.0;
+  std::int64_t evaluate_every = 0;
+  double target_accuracy = 0.0;
+  std::string logs;
+  std::string throttle = "auto";
+  bool quiet = false;
+  bool inside = false;  // this is one of the workers that the command has started
+  cli::JsonOutput output;
+};
+
+void add_options(CLI::App& command, Request& request) {
+  request.training.add_options(command);
+  const std::string group = "Comparison";
+  command.add_option("--policy", request.policies, "Policies, each with +mean, +linear, … for what differs; oracle too")
+      ->type_name("LIST")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--cluster", request.cluster, "Built-in (see 'isochron clusters') or a file")
+      ->type_name("NAME|FILE.toml")
+      ->capture_default_str()
+      ->group(group);
+  cli::add_whole(command, "--rounds", request.rounds, 1, kMost, "Every policy is trained anew in each")->group(group);
+  cli::add_whole(command, "--turn", request.turn, 1, kMost, "Steps before it is the next policy's turn")->group(group);
+  cli::add_number(command, "--solo-seconds", request.solo_seconds, "To measure every worker by itself; 0: not")
+      ->group(group);
+  cli::add_whole(command, "--evaluate-every", request.evaluate_every, 0, kMost, "Steps; 0: at the end")->group(group);
+  cli::add_number(command, "--target-accuracy", request.target_accuracy, "Ask for the time to it, 0 to 1; 0: none")
+      ->group(group);
+  cli::add_choice(command, "--throttle", request.throttle, {"auto", "cgroup", "duty-cycle"}, "How speeds are limited")
+      ->group(group);
+  request.output.add_option(command);
+  command.add_option("--logs", request.logs, "Folder for the run logs")->type_name("FOLDER")->group("Output");
+  command.add_flag("--quiet", request.quiet, "No progress")->group("Output");
+  command.add_flag("--inside", request.inside)->group("");
+  cli::add_config_option(command, request.config);
+}
+
+sim::ClusterSpec cluster_of(const Request& request, std::int64_t steps) {
+  sim::ClusterSpec cluster = cli::load_cluster(request.cluster, steps);
+  for (const sim::Change& change : cluster.changes) {
+    if (change.event != sim::Event::kNone || change.at_seconds) {
+      throw std::invalid_argument(
+          "--cluster is '" + request.cluster + "', which has events or changes by the clock; permitted: speeds that "
+          "change at steps, so that all policies meet the same");
+    }
+  }
+  return cli::is_cluster_file(request.cluster) ? cluster
+                                               : emulate::fit_to_machine(cluster, emulate::machine_cores());
+}
+
+ComparisonOptions checked(const Request& request) {
+  ComparisonOptions options;
+  options.training = request.training.checked();
+  options.steps = options.training.steps;
+  if (options.steps == 0) {
+    throw std::invalid_argument("--steps is 0; permitted: 1 or more, the length of every policy's run");
+  }
+  try {
+    options.lanes = parse_lanes(
+        request.policies,
+        {.weighting = options.training.job.weighting, .rate = options.training.job.rate.rule});
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument("--policy: " + std::string(error.what()));
+  }
+  for (const Lane& lane : options.lanes) {
+    if (lane.policy == "oracle" && request.solo_seconds == 0) {
+      throw std::invalid_argument("--solo-seconds is 0; permitted with the policy oracle: more than 0");
+    }
+  }
+  if (request.target_accuracy > 1) {
+    throw std::invalid_argument(
+        "--target-accuracy is " + std::to_string(request.target_accuracy) + "; permitted: 0 to 1");
+  }
+  options.cluster = cluster_of(request, options.steps);
+  options.rounds = request.rounds;
+  options.turn = request.turn;
+  options.solo_seconds = request.solo_seconds;
+  options.evaluate_every = request.evaluate_every;
+  options.target_accuracy = request.target_accuracy;
+  options.logs = request.logs;
+  return options;
+}
+
+/// The command starts itself as the workers of an emulated cluster.
+int start_workers(const Request& request, const ComparisonOptions& options, std::vector<std::string> words) {
+  emulate::LaunchOptions launch;
+  launch.cluster = options.cluster;
+  launch.workers = std::ssize(options.cluster.workers);
+  launch.throttle = request.throttle == "auto"     ? emulate::Throttle::kAuto
+                    : request.throttle == "cgroup" ? emulate::Throttle::kCgroup
+                                                   : emulate::Throttle::kDutyCycle;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  launch.program = self.parent_path() / "isochron";
+  launch.command = {self.string()};
+  launch.command.insert(launch.command.end(), words.begin(), words.end());
+  launch.command.emplace_back("--inside");
+  if (!request.quiet) {
+    launch.say = [](const std::string& text) { std::cerr << "isochron compare: " << text << '\n'; };
+  }
+  return emulate::launch(launch);
+}
+
+nlohmann::ordered_json details_of(const ComparisonOptions& options, const ComparisonResults& results) {
+  nlohmann::ordered_json details{
+      {"cluster", options.cluster.name},
+      {"workers", options.cluster.workers.size()},
+      {"model", options.training.model},
+      {"dataset", options.training.dataset},
+      {"global_batch", options.training.job.global_batch},
+      {"steps", options.steps},
+      {"rounds", options.rounds},
+      {"seed", options.training.job.seed}};
+  for (const Stage& stage : results.stages) {
+    details["solo_samples_per_second"].push_back({{"from_step", stage.first_step}, {"workers", stage.solo}});
+  }
+  if (results.bound) {
+    details["efficiency_bound"] = *results.bound;
+  }
+  return details;
+}
+
+void print(const ComparisonOptions& options, const ComparisonResults& results) {
+  std::cout << options.cluster.name << ": " << options.cluster.workers.size() << " workers, " << options.training.model
+            << " on " << options.training.dataset << ", global batch " << options.training.job.global_batch << ", "
+            << options.steps << " steps, "
+            << (options.rounds == 1 ? "1 round" : "medians of " + std::to_string(options.rounds) + " rounds") << "\n\n"
+            << comparison_table(results.lanes);
+  if (results.bound) {
+    std::cout << "\nNoise alone permits an efficiency of " << cli::fixed(*results.bound, 3) << ".\n";
+  }
+  std::cout << '\n' << comparison_sentence(results.lanes, options.cluster.name) << '\n';
+}
+
+void work(Request& request, ComparisonOptions options) {
+  const bool first = is_first_rank();
+  if (first && !request.quiet) {
+    options.say = [](const std::string& words) { std::cerr << "isochron compare: " << words << std::endl; };
+  }
+  if (first) {
+    request.output.open();
+  }
+  const ComparisonResults results = compare(options);
+  if (!first) {
+    return;
+  }
+  if (!request.output.takes_standard_output()) {
+    print(options, results);
+  }
+  nlohmann::ordered_json documents = nlohmann::ordered_json::array();
+  for (std::size_t lane = 0; lane < results.lanes.size(); ++lane) {
+    documents.push_back(to_json(results.lanes[lane]));
+    for (const auto& round : results.rounds) {
+      documents.back()["rounds"].push_back(to_json(round[lane]));
+    }
+  }
+  request.output.write("compare", details_of(options, results), documents);
+}
+
+}  // namespace
+
+void add_compare(CLI::App& program, const std::vector<std::string>& words) {
+  CLI::App* const command =
+      program.add_subcommand("compare", "Train with several policies in turn on an emulated cluster");
+  const auto request = std::make_shared<Request>();
+  add_options(*command, *request);
+  command->footer(
+      "Examples:\n"
+      "  isochron compare --cluster hl8 --policy uniform,omnilearn,lb-bsp,isochron,oracle --steps 60\n"
+      "  isochron compare --cluster hl8 --policy uniform+mean,omnilearn+mean,omnilearn,omnilearn+linear \\\n"
+      "    --reference-batch 128 --steps 100   # what each published component brings");
+  command->final_callback([request, command, words] {
+    cli::apply_config(*command, request->config);
+    const ComparisonOptions options = checked(*request);
+    if (request->inside) {
+      work(*request, options);
+      return;
+    }
+    if (!request->logs.empty()) {
+      std::filesystem::create_directories(request->logs);
+    }
+    throw CLI::RuntimeError(start_workers(*request, options, words));
+  });
+}
+
+}  // namespace isochron::worker

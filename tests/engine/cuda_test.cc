@@ -1,0 +1,95 @@
+// Jobs whose workers compute on GPUs, or some on GPUs and some on CPUs. Four ranks share what GPUs there are; without
+// one these tests are skipped.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "tests/ranks/group.h"
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/torch.h>
+
+#include "isochron/comm/mpi_backend.h"
+#include "isochron/data/synthetic_images.h"
+#include "isochron/engine/job.h"
+
+namespace isochron {
+namespace {
+
+using testing::world_rank;
+using testing::world_size;
+
+class CudaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) {
+      GTEST_SKIP() << "no GPU";
+    }
+  }
+};
+
+torch::nn::Sequential make_model() {
+  torch::manual_seed(3);
+  torch::nn::Sequential model(
+      torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 6, 3).bias(false)),
+      torch::nn::BatchNorm2d(6),
+      torch::nn::ReLU(),
+      torch::nn::Flatten(),
+      torch::nn::Linear(216, 4));
+  return model;
+}
+
+// Parameters, on the CPU, after ten steps.
+std::vector<at::Tensor> train(const torch::Device& device) {
+  auto model = make_model();
+  model->to(device);
+  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  Job job({.global_batch = 64, .policy = "static:weights=5/9/17/33", .seed = 5, .device = device});
+  job.prepare(*model, optimizer);
+  const std::shared_ptr dataset =
+      data::synthetic_images({.samples = 640, .classes = 4, .channels = 1, .height = 8, .width = 8});
+  for ([[maybe_unused]] const auto epoch : job.epochs(1)) {
+    for (const auto& [x, y] : job.loader(dataset)) {
+      job.backward(torch::nn::functional::cross_entropy(model->forward(x), y));
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+  }
+  std::vector<at::Tensor> parameters;
+  for (const at::Tensor& parameter : model->parameters()) {
+    parameters.push_back(parameter.detach().cpu());
+  }
+  return parameters;
+}
+
+double distance(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  double worst = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    worst = std::max(worst, ((a[i] - b[i]).abs().max() / b[i].abs().max()).item<double>());
+  }
+  return worst;
+}
+
+TEST_F(CudaTest, CollectivesTakeTensorsFromTheGpu) {
+  const auto group = make_group(make_mpi_backend(MPI_COMM_WORLD));
+  const auto on_gpu = torch::TensorOptions().device(torch::kCUDA);
+  std::vector<at::Tensor> sum{torch::full({3'000'000}, 1.0 + world_rank(), on_gpu)};
+  group->allreduce(sum)->wait();
+  EXPECT_TRUE(sum[0].eq(10.0).all().item<bool>());  // 1 + 2 + 3 + 4
+  std::vector<at::Tensor> first{torch::full({5}, world_rank(), on_gpu)};
+  group->broadcast(first)->wait();
+  EXPECT_TRUE(first[0].eq(0).all().item<bool>());
+}
+
+TEST_F(CudaTest, AJobOnGpusTrainsLikeOneOnCpus) {
+  const auto on_cpus = train(torch::kCPU);
+  EXPECT_LT(distance(train(torch::kCUDA), on_cpus), 1e-3);
+}
+
+TEST_F(CudaTest, WorkersOnGpusAndCpusMayMix) {
+  const auto on_cpus = train(torch::kCPU);
+  EXPECT_LT(distance(train(world_rank() % 2 == 0 ? torch::kCUDA : torch::kCPU), on_cpus), 1e-3);
+}
+
+}  // namespace
+}  // namespace isochron

@@ -1,0 +1,42 @@
+#include "isochron/core/trace/run_meter.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace isochron {
+namespace {
+
+TEST(QuantilesTest, AreValuesThatOccurred) {
+  std::vector<double> values;
+  for (int i = 100; i >= 1; --i) {
+    values.push_back(i);
+  }
+  const Quantiles hundred = quantiles(values);
+  EXPECT_EQ(hundred.p50, 50);
+  EXPECT_EQ(hundred.p90, 90);
+  EXPECT_EQ(hundred.p99, 99);
+  EXPECT_EQ(hundred.mean, 50.5);
+  EXPECT_EQ(quantiles({3.0}).p99, 3);
+  EXPECT_EQ(quantiles({}).mean, 0);
+}
+
+TEST(RunMeterTest, GathersSpeedAndBalance) {
+  RunMeter meter;
+  EXPECT_EQ(meter.samples_per_second(), 0);
+  EXPECT_EQ(meter.balance(), 0);
+  const auto step = [](double seconds, double first, double second) {
+    return StepRecord{
+        .seconds = seconds,
+        .workers = {{.batch = 30, .compute_seconds = first}, {.batch = 10, .compute_seconds = second}}};
+  };
+  meter.add(step(2.0, 2.0, 1.0));  // balance 1.5 / 2
+  meter.add(step(3.0, 1.0, 1.0));  // 1
+  EXPECT_EQ(meter.steps(), 2);
+  EXPECT_EQ(meter.samples_per_second(), 80.0 / 5.0);
+  EXPECT_EQ(meter.balance(), 0.875);
+  EXPECT_EQ(meter.step_seconds().p50, 2.0);
+}
+
+}  // namespace
+}  // namespace isochron
