@@ -32,7 +32,7 @@ void must_run(const Words& words) {
   for (const std::string& word : words) {
     command.append(command.empty() ? "" : " ").append(word);
   }
-  const std::string reason = outcome.output.substr(0, outcome.output.find('\n'));
+  const std::string reason = outcome.output.substr(0, outcome.output.find_first_of(".\n"));
   throw Error("cannot limit the network: `" + command + "`: " + (reason.empty() ? "not found" : reason));
 }
 

@@ -4,8 +4,8 @@
 //   hub: bridge 10.0.0.1 ── port k ══ eth0 of worker k, 10.0.0.(k + 2)
 //
 // The rate holds in both directions, the delay for what the worker sends: a message from a to b takes a's delay, as in
-// the simulator. From inside there is no way out: the workers see each other and the hub, where mpirun runs, and nothing
-// else. The network is gone with its namespaces.
+// the simulator. From inside there is no way out: the workers see each other and the hub, where mpirun runs, and
+// nothing else. The network is gone with its namespaces.
 #pragma once
 
 #include <cstddef>
