@@ -15,6 +15,7 @@ void add_worker_commands(CLI::App& program);  // train and compare, which isochr
 void add_policies(CLI::App& program);
 void add_clusters(CLI::App& program);
 void add_launch(CLI::App& program);
+void add_doctor(CLI::App& program);
 void add_enter(CLI::App& program);  // hidden: what `launch` runs through mpirun
 
 }  // namespace isochron::cli
