@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <memory>
 
 #include "isochron/io/output_file.h"
@@ -14,6 +13,8 @@ namespace isochron::worker {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kEndless = 1'000'000'000;  // epochs; steps end the run
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -60,10 +61,11 @@ class Runner {
   const Lane& lane() const { return lane_; }
 
  private:
-  static train::Options training(const Lane& lane, const ComparisonOptions& options, std::span<const Stage> stages) {
+  static train::Options training(
+      const Lane& lane, const ComparisonOptions& options, std::span<const Stage> stages, std::size_t rank) {
     train::Options training = options.training;
     training.steps = options.steps;
-    training.epochs = std::numeric_limits<std::int32_t>::max();
+    training.epochs = kEndless;
     training.job.policy = lane.policy;
     training.job.weighting = lane.weighting;
     training.job.rate.rule = lane.rate;

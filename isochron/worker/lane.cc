@@ -8,7 +8,7 @@
 namespace isochron::worker {
 namespace {
 
-void apply(const std::string& word, Lane& lane) {
+void set_part(const std::string& word, Lane& lane) {
   if (word == "exact" || word == "mean") {
     lane.weighting = word == "exact" ? Weighting::kExact : Weighting::kMean;
     return;
@@ -28,7 +28,7 @@ Lane parse_lane(const std::string& text, const Lane& defaults) {
   lane.policy = text.substr(0, plus);
   while (plus != std::string::npos) {
     const std::size_t next = text.find('+', plus + 1);
-    apply(text.substr(plus + 1, next - plus - 1), lane);
+    set_part(text.substr(plus + 1, next - plus - 1), lane);
     plus = next;
   }
   return lane;
