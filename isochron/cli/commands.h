@@ -11,10 +11,11 @@
 namespace isochron::cli {
 
 void add_simulate(CLI::App& program);
-void add_train(CLI::App& program);
+void add_worker_commands(CLI::App& program);  // train and compare, which isochron-worker has
 void add_policies(CLI::App& program);
 void add_clusters(CLI::App& program);
 void add_launch(CLI::App& program);
+void add_doctor(CLI::App& program);
 void add_enter(CLI::App& program);  // hidden: what `launch` runs through mpirun
 
 }  // namespace isochron::cli

@@ -5,11 +5,12 @@ int main(int count, char** words) {
   const isochron::cli::Program program{
       .description = "Trains one model across unequal machines at the speed of their sum.",
       .add_commands = [](CLI::App& app) {
-        isochron::cli::add_train(app);
+        isochron::cli::add_worker_commands(app);
         isochron::cli::add_launch(app);
         isochron::cli::add_simulate(app);
         isochron::cli::add_policies(app);
         isochron::cli::add_clusters(app);
+        isochron::cli::add_doctor(app);
         isochron::cli::add_enter(app);
       }};
   return isochron::cli::run_program(program, count, words);

@@ -234,18 +234,16 @@ void join_cgroup(const fs::path& group) {
   write(group / "cgroup.procs", "0");
 }
 
-int remove_orphaned_cgroups(const CgroupTree& tree) {
-  int removed = 0;
+void remove_orphaned_cgroups(const CgroupTree& tree) {
   for (fs::path group = tree.own;; group = group.parent_path()) {
     std::error_code ignored;
     for (const fs::directory_entry& entry : fs::directory_iterator(group, ignored)) {
       if (entry.is_directory() && is_orphan(entry.path().filename().string())) {
         remove_group(entry.path());
-        ++removed;
       }
     }
     if (group == tree.mount) {
-      return removed;
+      return;
     }
   }
 }

@@ -48,7 +48,7 @@ class CpuGroups : public CpuLimiter {
 /// Moves this process; throws isochron::Error.
 void join_cgroup(const std::filesystem::path& group);
 
-/// Kills and removes what launchers that are gone have left; returns how many groups.
-int remove_orphaned_cgroups(const CgroupTree& tree);
+/// Kills and removes what launchers that are gone have left.
+void remove_orphaned_cgroups(const CgroupTree& tree);
 
 }  // namespace isochron::emulate

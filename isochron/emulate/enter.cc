@@ -17,6 +17,7 @@
 #include "isochron/core/error.h"
 #include "isochron/emulate/cgroup.h"
 #include "isochron/emulate/job_folder.h"
+#include "isochron/emulate/network.h"
 #include "isochron/emulate/process.h"
 
 namespace isochron::emulate {
@@ -51,6 +52,9 @@ void on_request_to_end(void (*action)(int)) {
   try {
     if (const char* const cgroup = std::getenv(kCgroupVariable)) {
       join_cgroup(cgroup);
+    }
+    if (const char* const network = std::getenv(kNetworkVariable)) {
+      join_network(network);
     }
     notes.write_pids({.process = getpid(), .group = group});
   } catch (const std::exception& error) {

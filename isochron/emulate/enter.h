@@ -11,7 +11,8 @@
 namespace isochron::emulate {
 
 // In a worker's environment, for itself and for its program.
-constexpr const char* kCgroupVariable = "ISOCHRON_CGROUP";  // the control group it joins
+constexpr const char* kCgroupVariable = "ISOCHRON_CGROUP";    // the control group it joins
+constexpr const char* kNetworkVariable = "ISOCHRON_NETWORK";  // the network namespace it joins
 
 /// a) learns its rank from what MPI or Slurm left in the environment;
 /// b) sets the environment that the launcher noted for that worker in `folder`;

@@ -15,6 +15,7 @@
 #include "isochron/emulate/job_folder.h"
 #include "isochron/emulate/machine.h"
 #include "isochron/emulate/mpirun.h"
+#include "isochron/emulate/network.h"
 #include "isochron/emulate/owner.h"
 #include "isochron/emulate/process.h"
 #include "isochron/emulate/supervisor.h"
@@ -101,32 +102,76 @@ Variables variables_of(const sim::WorkerSpec& worker) {
   return variables;
 }
 
-void write_notes(
+/// What the workers are put into; in the order in which it is made.
+struct Surroundings {
+  OwnFolder folder;
+  io::StepFile step_file = io::StepFile::create(folder.path() / "step");
+  std::optional<Network> network;       // none: all share this machine's
+  std::unique_ptr<CpuLimiter> limiter;  // null: no limits
+};
+
+void make_limits(
+    Surroundings& surroundings,
     const LaunchOptions& options,
-    const Plan& plan,
-    const fs::path& folder,
-    const fs::path& step_file,
-    const CpuLimiter* limiter) {
-  const auto* const groups = dynamic_cast<const CpuGroups*>(limiter);
+    const std::vector<Quota>& quotas,
+    const std::optional<CgroupTree>& tree) {
+  for (const std::string& doubt : doubts_about(*options.cluster, machine_cores())) {
+    options.say(doubt);
+  }
+  if (has_limited_links(*options.cluster)) {
+    std::vector<sim::Link> links;
+    for (const sim::WorkerSpec& worker : options.cluster->workers) {
+      links.push_back(worker.link);
+    }
+    surroundings.network.emplace(owner_name(), links);
+    options.say("every worker in a network of its own, limited by tc; MPI by TCP");
+  }
+  surroundings.limiter = make_limiter(options, quotas, tree);
+}
+
+void write_notes(const Surroundings& surroundings, const LaunchOptions& options, const Plan& plan) {
+  const fs::path& folder = surroundings.folder.path();
+  const auto* const groups = dynamic_cast<const CpuGroups*>(surroundings.limiter.get());
   for (std::size_t worker = 0; worker < plan.names.size(); ++worker) {
     Variables variables = options.cluster ? variables_of(options.cluster->workers[worker]) : Variables{};
     variables.emplace_back(io::kWorkerNameVariable, plan.names[worker]);
-    variables.emplace_back(io::kStepFileVariable, step_file.string());
+    variables.emplace_back(io::kStepFileVariable, (folder / "step").string());
     variables.emplace_back("OMP_NUM_THREADS", "1");  // threads that wait for each other would burn the quota
     if (groups != nullptr) {
       variables.emplace_back(kCgroupVariable, groups->folder(worker).string());
+    }
+    if (surroundings.network) {
+      variables.emplace_back(kNetworkVariable, surroundings.network->of_worker(worker));
     }
     WorkerNotes(folder, worker).write_environment(variables);
   }
 }
 
-std::vector<std::string> job_words(const LaunchOptions& options, const Mpirun& mpirun, const fs::path& folder) {
-  std::vector<std::string> words = mpirun_words(mpirun, options.workers, geteuid() == 0);
-  words.insert(words.end(), options.mpirun_options.begin(), options.mpirun_options.end());
+std::vector<std::string> job_words(
+    const Surroundings& surroundings, const LaunchOptions& options, const Mpirun& mpirun) {
   const fs::path program = options.program.empty() ? fs::read_symlink("/proc/self/exe") : options.program;
-  words.insert(words.end(), {program.string(), "enter", folder.string(), "--"});
-  words.insert(words.end(), options.command.begin(), options.command.end());
+  std::vector<std::string> words;
+  const auto add = [&words](const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+  };
+  if (surroundings.network) {
+    add(words_inside(surroundings.network->hub()));
+  }
+  add(mpirun_words(
+      mpirun,
+      {.workers = options.workers, .as_root = geteuid() == 0, .hub = surroundings.network ? kHubInterface : ""}));
+  add(options.mpirun_options);
+  add({program.string(), "enter", surroundings.folder.path().string(), "--"});
+  add(options.command);
   return words;
+}
+
+void remove_orphans(const std::optional<CgroupTree>& tree) {
+  if (tree) {
+    remove_orphaned_cgroups(*tree);
+  }
+  remove_orphaned_networks();
+  remove_orphaned_folders();
 }
 
 }  // namespace
@@ -166,37 +211,28 @@ int launch(const LaunchOptions& requested) {
   if (!options.say) {
     options.say = [](const std::string&) {};
   }
+  const Mpirun mpirun = find_mpirun(options.mpirun);
   const HeldSignals signals;
   const std::optional<CgroupTree> tree = find_cgroup_tree();
-  if (tree && remove_orphaned_cgroups(*tree) > 0) {
-    options.say("removed what a launcher that was killed has left");
-  }
-  remove_orphaned_folders();
+  remove_orphans(tree);
 
-  const Mpirun mpirun = find_mpirun(options.mpirun);
   Plan plan = make_plan(options);
-  const OwnFolder folder;
-  const io::StepFile step_file = io::StepFile::create(folder.path() / "step");
-  std::unique_ptr<CpuLimiter> limiter;
+  Surroundings surroundings;
   if (options.cluster) {
-    for (const std::string& doubt : doubts_about(*options.cluster, machine_cores())) {
-      options.say(doubt);
-    }
-    limiter = make_limiter(options, plan.quotas, tree);
+    make_limits(surroundings, options, plan.quotas, tree);
   }
-  write_notes(options, plan, folder.path(), folder.path() / "step", limiter.get());
-  const pid_t child = start(job_words(options, mpirun, folder.path()));
-  return Supervisor(
-             {.mpirun = child,
-              .folder = folder.path(),
-              .names = std::move(plan.names),
-              .schedule = std::move(plan.schedule),
-              .periods = std::move(plan.periods),
-              .limiter = std::move(limiter),
-              .say = options.say},
-             step_file,
-             signals)
-      .run();
+  write_notes(surroundings, options, plan);
+  Supervisor supervisor(
+      {.mpirun = start(job_words(surroundings, options, mpirun)),
+       .folder = surroundings.folder.path(),
+       .names = std::move(plan.names),
+       .schedule = std::move(plan.schedule),
+       .periods = std::move(plan.periods),
+       .limiter = std::move(surroundings.limiter),
+       .say = options.say},
+      surroundings.step_file,
+      signals);
+  return supervisor.run();
 }
 
 }  // namespace isochron::emulate

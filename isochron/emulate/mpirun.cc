@@ -41,12 +41,12 @@ Mpirun find_mpirun(const std::string& wanted) {
   return {.path = path, .version = version.substr(0, version.find('\n')), .family = parse_family(version)};
 }
 
-std::vector<std::string> mpirun_words(const Mpirun& mpirun, std::int64_t workers, bool as_root) {
-  std::vector<std::string> words{mpirun.path, "-n", std::to_string(workers)};
+std::vector<std::string> mpirun_words(const Mpirun& mpirun, const MpirunOptions& options) {
+  std::vector<std::string> words{mpirun.path, "-n", std::to_string(options.workers)};
   const auto add = [&words](std::vector<std::string> more) { words.insert(words.end(), more.begin(), more.end()); };
   if (mpirun.family == MpiFamily::kOpenMpi5 || mpirun.family == MpiFamily::kOpenMpi) {
     add({"--oversubscribe", "--bind-to", "none"});
-    if (as_root) {
+    if (options.as_root) {
       add({"--allow-run-as-root"});
     }
   }
@@ -54,8 +54,15 @@ std::vector<std::string> mpirun_words(const Mpirun& mpirun, std::int64_t workers
     add({"--with-ft", "ulfm"});
     // Else ranks may wait at their end for one that was killed (open-mpi/ompi#11404).
     add({"--mca", "async_mpi_finalize", "1"});
-    // Transports for fabrics take a second to start, and one host has none.
-    add({"--mca", "btl", "^uct,ofi"});
+    if (options.hub.empty()) {
+      // Transports for fabrics take a second to start, and one host has none.
+      add({"--mca", "btl", "^uct,ofi"});
+    } else {
+      // Nothing but TCP, since shared memory would go round the network; and a daemon that listens where it is seen.
+      add({"--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--pmixmca", "ptl_base_if_include", options.hub});
+    }
+  } else if (!options.hub.empty()) {
+    throw Error("network limits need the mpirun of Open MPI 5, and this is " + mpirun.version);
   }
   return words;
 }

@@ -22,7 +22,13 @@ struct Mpirun {
 /// By the text of `mpirun --version`.
 [[nodiscard]] MpiFamily parse_family(const std::string& version);
 
-/// The words before the program of the workers.
-[[nodiscard]] std::vector<std::string> mpirun_words(const Mpirun& mpirun, std::int64_t workers, bool as_root);
+struct MpirunOptions {
+  std::int64_t workers = 1;
+  bool as_root = false;
+  std::string hub;  // workers are in networks of their own and reach mpirun by this interface of its; empty: they share
+};
+
+/// The words before the program of the workers. Throws isochron::Error if this mpirun cannot reach into networks.
+[[nodiscard]] std::vector<std::string> mpirun_words(const Mpirun& mpirun, const MpirunOptions& options);
 
 }  // namespace isochron::emulate

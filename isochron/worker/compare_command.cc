@@ -1,10 +1,11 @@
-#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <stdexcept>
-
-#include <unistd.h>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "isochron/cli/cluster_option.h"
 #include "isochron/cli/config_option.h"
@@ -15,7 +16,7 @@
 #include "isochron/emulate/machine.h"
 #include "isochron/worker/commands.h"
 #include "isochron/worker/comparison.h"
-#include "isochron/worker/training_options.h"
+#include "isochron/worker/training_words.h"
 
 namespace isochron::worker {
 namespace {
@@ -23,9 +24,8 @@ namespace {
 constexpr std::int64_t kMost = 1'000'000;
 
 struct Request {
-  TrainingOptions training;
+  TrainingWords training;
   std::string config;
-  std::string policies = "uniform,isochron";
   std::string cluster = "hl8";
   std::int64_t rounds = 3;
   std::int64_t turn = 10;
@@ -40,12 +40,13 @@ struct Request {
 };
 
 void add_options(CLI::App& command, Request& request) {
+  request.training.options.job.policy = "uniform,isochron";
+  request.training.options.steps = 60;
   request.training.add_options(command);
-  const std::string group = "Comparison";
-  command.add_option("--policy", request.policies, "Policies, each with +mean, +linear, … for what differs; oracle too")
+  command.get_option("--policy")
       ->type_name("LIST")
-      ->capture_default_str()
-      ->group(group);
+      ->description("Policies, each with +mean, +linear, … for what differs; oracle too");
+  const std::string group = "Comparison";
   command.add_option("--cluster", request.cluster, "Built-in (see 'isochron clusters') or a file")
       ->type_name("NAME|FILE.toml")
       ->capture_default_str()
@@ -71,25 +72,31 @@ sim::ClusterSpec cluster_of(const Request& request, std::int64_t steps) {
   for (const sim::Change& change : cluster.changes) {
     if (change.event != sim::Event::kNone || change.at_seconds) {
       throw std::invalid_argument(
-          "--cluster is '" + request.cluster + "', which has events or changes by the clock; permitted: speeds that "
+          "--cluster is '" + request.cluster +
+          "', which has events or changes by the clock; permitted: speeds that "
           "change at steps, so that all policies meet the same");
     }
   }
-  return cli::is_cluster_file(request.cluster) ? cluster
-                                               : emulate::fit_to_machine(cluster, emulate::machine_cores());
+  return cli::is_cluster_file(request.cluster) ? cluster : emulate::fit_to_machine(cluster, emulate::machine_cores());
 }
 
-ComparisonOptions checked(const Request& request) {
+ComparisonOptions checked(const Request& request, const CLI::App& command) {
   ComparisonOptions options;
-  options.training = request.training.checked();
+  TrainingWords training = request.training;
+  const std::string policies = std::exchange(training.options.job.policy, "uniform");
+  for (const char* const option : {"--checkpoints", "--resume"}) {
+    if (command.count(option) > 0) {
+      throw std::invalid_argument(std::string(option) + " is given; permitted: with 'isochron train'");
+    }
+  }
+  options.training = training.checked(command);
   options.steps = options.training.steps;
   if (options.steps == 0) {
     throw std::invalid_argument("--steps is 0; permitted: 1 or more, the length of every policy's run");
   }
   try {
-    options.lanes = parse_lanes(
-        request.policies,
-        {.weighting = options.training.job.weighting, .rate = options.training.job.rate.rule});
+    options.lanes =
+        parse_lanes(policies, {.weighting = options.training.job.weighting, .rate = options.training.job.rate.rule});
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument("--policy: " + std::string(error.what()));
   }
@@ -112,8 +119,20 @@ ComparisonOptions checked(const Request& request) {
   return options;
 }
 
+/// The command line of this process, its name left out.
+std::vector<std::string> own_words() {
+  std::ifstream file("/proc/self/cmdline");
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) {
+    words.push_back(word);
+  }
+  words.erase(words.begin());
+  return words;
+}
+
 /// The command starts itself as the workers of an emulated cluster.
-int start_workers(const Request& request, const ComparisonOptions& options, std::vector<std::string> words) {
+int start_workers(const Request& request, const ComparisonOptions& options) {
+  const std::vector<std::string> words = own_words();
   emulate::LaunchOptions launch;
   launch.cluster = options.cluster;
   launch.workers = std::ssize(options.cluster.workers);
@@ -163,17 +182,14 @@ void print(const ComparisonOptions& options, const ComparisonResults& results) {
 }
 
 void work(Request& request, ComparisonOptions options) {
-  const bool first = is_first_rank();
-  if (first && !request.quiet) {
+  if (!request.quiet) {
     options.say = [](const std::string& words) { std::cerr << "isochron compare: " << words << std::endl; };
   }
-  if (first) {
-    request.output.open();
-  }
   const ComparisonResults results = compare(options);
-  if (!first) {
+  if (!results.first) {
     return;
   }
+  request.output.open();
   if (!request.output.takes_standard_output()) {
     print(options, results);
   }
@@ -189,7 +205,7 @@ void work(Request& request, ComparisonOptions options) {
 
 }  // namespace
 
-void add_compare(CLI::App& program, const std::vector<std::string>& words) {
+void add_compare(CLI::App& program) {
   CLI::App* const command =
       program.add_subcommand("compare", "Train with several policies in turn on an emulated cluster");
   const auto request = std::make_shared<Request>();
@@ -199,9 +215,9 @@ void add_compare(CLI::App& program, const std::vector<std::string>& words) {
       "  isochron compare --cluster hl8 --policy uniform,omnilearn,lb-bsp,isochron,oracle --steps 60\n"
       "  isochron compare --cluster hl8 --policy uniform+mean,omnilearn+mean,omnilearn,omnilearn+linear \\\n"
       "    --reference-batch 128 --steps 100   # what each published component brings");
-  command->final_callback([request, command, words] {
+  command->final_callback([request, command] {
     cli::apply_config(*command, request->config);
-    const ComparisonOptions options = checked(*request);
+    const ComparisonOptions options = checked(*request, *command);
     if (request->inside) {
       work(*request, options);
       return;
@@ -209,7 +225,8 @@ void add_compare(CLI::App& program, const std::vector<std::string>& words) {
     if (!request->logs.empty()) {
       std::filesystem::create_directories(request->logs);
     }
-    throw CLI::RuntimeError(start_workers(*request, options, words));
+    request->output.open();  // so that a file that cannot be written is known at once
+    throw CLI::RuntimeError(start_workers(*request, options));
   });
 }
 

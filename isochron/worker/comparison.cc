@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
+#include <limits>
 #include <memory>
 
 #include "isochron/io/output_file.h"
 #include "isochron/io/run_log_writer.h"
-#include "isochron/io/step_file.h"
 #include "isochron/train/trainer.h"
-#include "isochron/worker/run_header.h"
 #include "isochron/worker/solo.h"
 
 namespace isochron::worker {
@@ -60,7 +58,6 @@ class Runner {
 
   const LaneLog& log() const { return log_; }
   const Lane& lane() const { return lane_; }
-  bool is_first() { return trainer_.job().is_first(); }
 
  private:
   static train::Options training(const Lane& lane, const ComparisonOptions& options, std::span<const Stage> stages) {
@@ -108,10 +105,14 @@ class Runner {
   LaneLog log_;
 };
 
-void measure_stages(const ComparisonOptions& options, std::vector<Stage>& stages) {
+/// For what is measured before the lanes begin.
+train::Options plain_training(const ComparisonOptions& options) {
   train::Options training = options.training;
   training.job.policy = "uniform";
-  train::Trainer trainer(training);
+  return training;
+}
+
+void measure_stages(const ComparisonOptions& options, train::Trainer& trainer, std::vector<Stage>& stages) {
   for (Stage& stage : stages) {
     trainer.publish_step(stage.first_step);
     trainer.job().barrier();
@@ -119,58 +120,89 @@ void measure_stages(const ComparisonOptions& options, std::vector<Stage>& stages
   }
 }
 
-void write_log(const ComparisonOptions& options, const Runner& runner, std::size_t round) {
+void write_log(const ComparisonOptions& options, const Runner& runner, std::int64_t round) {
   std::string name = runner.lane().label;
   std::ranges::replace_if(name, [](char c) { return c == '/' || c == ':' || c == ','; }, '-');
-  io::OutputFile file(options.logs / (name + "." + std::to_string(round + 1) + ".jsonl"));
+  io::OutputFile file(options.logs / (name + "." + std::to_string(round) + ".jsonl"));
   io::RunLogWriter log(file.stream(), file.path().string());
-  train::Options training = options.training;
-  training.job.policy = runner.lane().label;
-  log.write(run_header("compare", training, options.cluster));
+  RunHeader header{.program = "compare", .version = ISOCHRON_VERSION, .policy = runner.lane().label};
+  header.cluster = options.cluster.name;
+  header.global_batch = options.training.job.global_batch;
+  header.seed = options.training.job.seed;
+  for (std::size_t k = 0; k < options.cluster.workers.size(); ++k) {
+    header.workers.push_back(
+        {.id = k, .name = options.cluster.workers[k].name, .kind = options.cluster.workers[k].kind});
+  }
+  log.write(header);
   for (const StepRecord& step : runner.log().steps) {
     log.write(step);
   }
   file.commit();
 }
 
+/// All lanes once, in turns.
+class Round {
+ public:
+  Round(const ComparisonOptions& options, std::int64_t number) : options_(options), number_(number) {
+    stages_ = stages_of(options.cluster, options.steps);
+    train::Trainer probe(plain_training(options));
+    rank_ = probe.job().rank();
+    if (options.solo_seconds > 0) {
+      say("every worker by itself");
+      measure_stages(options, probe, stages_);
+    }
+    for (const Lane& lane : options.lanes) {
+      runners_.push_back(std::make_unique<Runner>(lane, options, stages_, static_cast<std::size_t>(rank_)));
+    }
+  }
+
+  void run() {
+    for (std::int64_t step = 0; step < options_.steps; step += options_.turn) {
+      for (const auto& runner : runners_) {
+        say("step " + std::to_string(step) + " of " + std::to_string(options_.steps) + ", " + runner->lane().label);
+        runner->take_turn(std::min(options_.turn, options_.steps - step));
+      }
+    }
+  }
+
+  void report(ComparisonResults& results) const {
+    results.first = rank_ == 0;
+    results.stages = stages_;
+    results.rounds.emplace_back();
+    for (const auto& runner : runners_) {
+      const Lane& lane = runner->lane();
+      results.rounds.back().push_back(make_result(lane.label, runner->log(), stages_, options_.target_accuracy));
+      if (lane.policy == "oracle") {
+        results.bound = noise_bound(runner->log(), stages_);
+      }
+      if (!options_.logs.empty() && rank_ == 0) {
+        write_log(options_, *runner, number_);
+      }
+    }
+  }
+
+ private:
+  void say(const std::string& words) const {
+    if (options_.say && rank_ == 0) {
+      options_.say("round " + std::to_string(number_) + " of " + std::to_string(options_.rounds) + ": " + words);
+    }
+  }
+
+  const ComparisonOptions& options_;
+  std::int64_t number_;
+  int rank_ = 0;
+  std::vector<Stage> stages_;
+  std::vector<std::unique_ptr<Runner>> runners_;
+};
+
 }  // namespace
 
 ComparisonResults compare(const ComparisonOptions& options) {
   ComparisonResults results;
-  const auto say = [&](const std::string& words) {
-    if (options.say) {
-      options.say(words);
-    }
-  };
-  for (std::int64_t round = 0; round < options.rounds; ++round) {
-    const std::string which = "round " + std::to_string(round + 1) + " of " + std::to_string(options.rounds);
-    results.stages = stages_of(options.cluster, options.steps);
-    if (options.solo_seconds > 0) {
-      say(which + ": every worker by itself");
-      measure_stages(options, results.stages);
-    }
-    std::vector<std::unique_ptr<Runner>> runners;
-    for (const Lane& lane : options.lanes) {
-      runners.push_back(std::make_unique<Runner>(lane, options, results.stages));
-    }
-    for (std::int64_t step = 0; step < options.steps; step += options.turn) {
-      for (const auto& runner : runners) {
-        say(which + ", step " + std::to_string(step) + " of " + std::to_string(options.steps) + ": " +
-            runner->lane().label);
-        runner->take_turn(std::min(options.turn, options.steps - step));
-      }
-    }
-    results.rounds.emplace_back();
-    for (const auto& runner : runners) {
-      results.rounds.back().push_back(
-          make_result(runner->lane().label, runner->log(), results.stages, options.target_accuracy));
-      if (runner->lane().policy == "oracle") {
-        results.bound = noise_bound(runner->log(), results.stages);
-      }
-      if (!options.logs.empty() && runner->is_first()) {
-        write_log(options, *runner, static_cast<std::size_t>(round));
-      }
-    }
+  for (std::int64_t number = 1; number <= options.rounds; ++number) {
+    Round round(options, number);
+    round.run();
+    round.report(results);
   }
   for (std::size_t lane = 0; lane < options.lanes.size(); ++lane) {
     std::vector<LaneResult> rounds;

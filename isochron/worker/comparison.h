@@ -27,10 +27,11 @@ struct ComparisonOptions {
   std::int64_t evaluate_every = 0;  // steps; 0: at the end of a round
   double target_accuracy = 0.0;     // whose time is asked for, 0..1; 0: none
   std::filesystem::path logs;       // folder for run logs; empty: none
-  std::function<void(const std::string&)> say;  // progress; empty: silence
+  std::function<void(const std::string&)> say;  // progress, on the first worker; empty: silence
 };
 
 struct ComparisonResults {
+  bool first = false;                           // whether this worker is the one to report them
   std::vector<LaneResult> lanes;                // medians over the rounds
   std::vector<std::vector<LaneResult>> rounds;  // by round, then by lane
   std::vector<Stage> stages;                    // of the last round

@@ -5,7 +5,11 @@
 int main(int count, char** words) {
   const isochron::cli::Program program{
       .description = "The commands of isochron that need LibTorch and MPI.",
-      .add_commands = [](CLI::App& app) { isochron::worker::add_train(app); },
+      .add_commands =
+          [](CLI::App& app) {
+            isochron::worker::add_train(app);
+            isochron::worker::add_compare(app);
+          },
       .complain = isochron::worker::complain};
   return isochron::cli::run_program(program, count, words);
 }

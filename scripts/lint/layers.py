@@ -18,7 +18,7 @@ KNOWS = {
     "engine": {"core", "data", "io", "comm", "engine"},
     "model": {"core", "model"},
     "train": {"core", "data", "sim", "io", "comm", "engine", "model", "train"},
-    "worker": {"core", "data", "sim", "io", "cli", "comm", "engine", "model", "train", "worker"},
+    "worker": {"core", "data", "sim", "io", "cli", "comm", "emulate", "engine", "model", "train", "worker"},
 }
 STANDARD_ONLY = {"core", "data", "sim"}
 FOREIGN = {"data": {"fcntl.h", "sys/stat.h", "unistd.h", "zlib.h"}}  # exceptions to it: POSIX files, zlib

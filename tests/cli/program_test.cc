@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 
 #include "tests/own_path.h"
@@ -259,8 +260,34 @@ TEST_F(ProgramTest, RefusesALaunchBeforeAnythingStarts) {
   expect_refusal("launch -n 1 --period-ms 0 -- true", "--period-ms is '0'; permitted: ");
   expect_refusal("launch -n 1 --mpirun ./none -- true", "mpirun is './none'; permitted: ");
   write("tiny.toml", "[[worker]]\ncores = 0.0005\n");
-  expect_refusal(
-      "launch --cluster tiny.toml -- true", "worker \"worker-0\": cores is 5e-04; permitted: 0.001 or more");
+  expect_refusal("launch --cluster tiny.toml -- true", "worker \"worker-0\": cores is 5e-04; permitted: 0.001 or more");
+}
+
+TEST_F(ProgramTest, ExaminesTheMachine) {
+  fs::create_directories(folder_ / "here" / "mnist");
+  const auto examine = [this](const std::string& options) {
+    const Outcome outcome = run("doctor --json - " + options);
+    std::map<std::string, json> findings;
+    bool failed = false;
+    const json document = json::parse(outcome.output);
+    for (const json& finding : document.at("results")) {
+      findings[finding.at("check")] = finding;
+      failed = failed || finding.at("health") == "fail";
+      EXPECT_EQ(finding.at("health") == "ok", finding.at("remedy") == "") << finding;
+    }
+    EXPECT_EQ(outcome.status, failed ? 1 : 0);
+    return findings;
+  };
+  auto findings = examine("--data here");
+  EXPECT_EQ(findings["data"].at("text"), "here: mnist");
+  EXPECT_EQ(findings["ports"].at("health"), "ok");
+  EXPECT_EQ(findings["temporary folder"].at("health"), "ok");
+
+  setenv("TMPDIR", "/proc", 1);  // nobody may write there
+  findings = examine("--data nowhere");
+  unsetenv("TMPDIR");
+  EXPECT_EQ(findings["data"].at("health"), "warn");
+  EXPECT_EQ(findings["temporary folder"].at("health"), "fail");
 }
 
 TEST_F(ProgramTest, ListsPolicies) {

@@ -5,9 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "isochron/core/error.h"
+
 namespace isochron::emulate {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::Not;
@@ -22,7 +25,7 @@ TEST(MpirunTest, KnowsTheFamilies) {
 
 TEST(MpirunTest, GivesEachWhatItUnderstands) {
   const auto words = [](MpiFamily family, bool as_root) {
-    return mpirun_words({.path = "mpirun", .family = family}, 4, as_root);
+    return mpirun_words({.path = "mpirun", .family = family}, {.workers = 4, .as_root = as_root});
   };
   EXPECT_THAT(words(MpiFamily::kHydra, true), ElementsAre("mpirun", "-n", "4"));
   EXPECT_THAT(
@@ -30,6 +33,14 @@ TEST(MpirunTest, GivesEachWhatItUnderstands) {
       ElementsAre("mpirun", "-n", "4", "--oversubscribe", "--bind-to", "none", "--allow-run-as-root"));
   EXPECT_THAT(words(MpiFamily::kOpenMpi5, false), Contains("ulfm"));
   EXPECT_THAT(words(MpiFamily::kOpenMpi5, false), Not(Contains("--allow-run-as-root")));
+}
+
+TEST(MpirunTest, ReachesIntoNetworksByTcpAlone) {
+  const auto words = [](MpiFamily family) {
+    return mpirun_words({.path = "mpirun", .version = "MPICH", .family = family}, {.workers = 2, .hub = "hub"});
+  };
+  EXPECT_THAT(words(MpiFamily::kOpenMpi5), AllOf(Contains("tcp,self"), Contains("hub"), Not(Contains("^uct,ofi"))));
+  EXPECT_THROW((void)words(MpiFamily::kHydra), Error);
 }
 
 TEST(MpirunTest, RefusesWhatIsNoProgram) {

@@ -25,15 +25,19 @@ namespace {
   throw Error("cannot start " + program + ": " + std::strerror(errno));
 }
 
-}  // namespace
-
-void add_train(CLI::App& program) {
-  CLI::App* const command =
-      program.add_subcommand("train", "Train as one worker of a job, or alone (see train --help)");
+void add_worker_command(CLI::App& program, const std::string& name, const std::string& help) {
+  CLI::App* const command = program.add_subcommand(name, help + " (see " + name + " --help)");
   // All words are the worker's, --help among them.
   command->set_help_flag();
   command->prefix_command();
-  command->final_callback([command] { become_worker("train", command->remaining()); });
+  command->final_callback([command, name] { become_worker(name, command->remaining()); });
+}
+
+}  // namespace
+
+void add_worker_commands(CLI::App& program) {
+  add_worker_command(program, "train", "Train as one worker of a job, or alone");
+  add_worker_command(program, "compare", "Train with several policies in turn on an emulated cluster");
 }
 
 }  // namespace isochron::cli

@@ -1,0 +1,88 @@
+#include <algorithm>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "isochron/cli/commands.h"
+#include "isochron/cli/json_output.h"
+#include "isochron/cli/worker_program.h"
+#include "isochron/emulate/checkup.h"
+
+namespace isochron::cli {
+namespace {
+
+using emulate::Finding;
+using emulate::Health;
+
+struct Request {
+  std::string data = "data";
+  JsonOutput output;
+};
+
+Finding check_worker_program() {
+  try {
+    return {.check = "engine", .text = worker_program().string()};
+  } catch (const std::invalid_argument& error) {
+    return {
+        .check = "engine",
+        .health = Health::kFail,
+        .text = error.what(),
+        .remedy = "run `make`; without it there is no training, only simulation"};
+  }
+}
+
+std::vector<Finding> examine(const std::string& data) {
+  std::vector<Finding> findings{check_worker_program()};
+  for (std::vector<Finding>& more :
+       std::vector{emulate::check_mpi(), emulate::check_limits(), emulate::check_machine(data)}) {
+    std::ranges::move(more, std::back_inserter(findings));
+  }
+  return findings;
+}
+
+void print(const std::vector<Finding>& findings) {
+  const std::size_t width =
+      std::ranges::max(findings, {}, [](const Finding& f) { return f.check.size(); }).check.size();
+  for (const Finding& finding : findings) {
+    const std::string health(to_string(finding.health));
+    std::cout << health << std::string(6 - health.size(), ' ') << finding.check
+              << std::string(width - finding.check.size() + 2, ' ') << finding.text
+              << (finding.remedy.empty() ? "" : "; " + finding.remedy) << '\n';
+  }
+}
+
+void run(Request& request) {
+  request.output.open();
+  const std::vector<Finding> findings = examine(request.data);
+  if (!request.output.takes_standard_output()) {
+    print(findings);
+  }
+  nlohmann::ordered_json results = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings) {
+    results.push_back(
+        {{"check", finding.check},
+         {"health", to_string(finding.health)},
+         {"text", finding.text},
+         {"remedy", finding.remedy}});
+  }
+  request.output.write("doctor", {}, results);
+  if (std::ranges::count(findings, Health::kFail, &Finding::health) > 0) {
+    throw CLI::RuntimeError(1);
+  }
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand("doctor", "Check what this machine lacks, and say how to mend it");
+  const auto request = std::make_shared<Request>();
+  command->add_option("--data", request->data, "Folder of the datasets")->type_name("FOLDER")->capture_default_str();
+  request->output.add_option(*command);
+  command->footer("Exit status: 1 if a check fails; warnings do not count.");
+  command->final_callback([request] { run(*request); });
+}
+
+}  // namespace isochron::cli

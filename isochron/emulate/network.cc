@@ -1,0 +1,169 @@
+#include "isochron/emulate/network.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "isochron/core/error.h"
+#include "isochron/emulate/owner.h"
+#include "isochron/emulate/process.h"
+
+namespace isochron::emulate {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+const fs::path kNamespaces = "/run/netns";  // where `ip netns` keeps them
+
+void must_run(const Words& words) {
+  const Outcome outcome = run(words);
+  if (outcome.status == 0) {
+    return;
+  }
+  std::string command;
+  for (const std::string& word : words) {
+    command.append(command.empty() ? "" : " ").append(word);
+  }
+  const std::string reason = outcome.output.substr(0, outcome.output.find_first_of(".\n"));
+  throw Error("cannot limit the network: `" + command + "`: " + (reason.empty() ? "not found" : reason));
+}
+
+void delete_namespace(const std::string& name) {
+  try {
+    (void)run({"ip", "netns", "delete", name});
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the next launch tries again
+  }
+}
+
+std::string address(std::size_t number) {
+  return "10.0." + std::to_string(number / 256) + "." + std::to_string(number % 256) + "/16";
+}
+
+void shape(const std::string& network, const std::string& device, const sim::Link& link) {
+  for (const Words& command : shaping_commands(link)) {
+    Words words{"tc", "-n", network, "qdisc", "add", "dev", device};
+    words.insert(words.end(), command.begin(), command.end());
+    must_run(words);
+  }
+}
+
+}  // namespace
+
+bool has_limited_links(const sim::ClusterSpec& cluster) {
+  return std::ranges::any_of(cluster.workers, [](const sim::WorkerSpec& worker) {
+    return worker.link.bytes_per_second > 0.0 || worker.link.delay_seconds > 0.0;
+  });
+}
+
+std::vector<Words> shaping_commands(const sim::Link& link) {
+  std::vector<Words> commands;
+  if (link.bytes_per_second > 0.0) {
+    const double bits = std::max(8.0 * link.bytes_per_second, 1.0);
+    // What may go out at once: a millisecond's worth, and not less than two packets.
+    const double burst = std::max(link.bytes_per_second / 1000.0, 3100.0);
+    commands.push_back(
+        {"root",
+         "handle",
+         "1:",
+         "tbf",
+         "rate",
+         std::to_string(std::llround(bits)) + "bit",
+         "burst",
+         std::to_string(std::llround(burst)),
+         "latency",
+         "50ms"});
+  }
+  if (link.delay_seconds > 0.0) {
+    const std::string microseconds = std::to_string(std::llround(1e6 * link.delay_seconds)) + "us";
+    const Words netem{"netem", "delay", microseconds, "limit", "100000"};
+    commands.push_back(commands.empty() ? Words{"root"} : Words{"parent", "1:1"});
+    commands.back().insert(commands.back().end(), netem.begin(), netem.end());
+  }
+  return commands;
+}
+
+Network::Network(std::string name, const std::vector<sim::Link>& links)
+    : name_(std::move(name)), workers_(links.size()) {
+  for (const char* const program : {"ip", "tc", "nsenter"}) {
+    if (find_program(program).empty()) {
+      throw Error(std::string("network limits need the program ") + program + " (packages iproute2 and util-linux)");
+    }
+  }
+  try {
+    add_hub();
+    for (std::size_t worker = 0; worker < links.size(); ++worker) {
+      add_worker(worker, links[worker]);
+    }
+  } catch (...) {
+    remove();
+    throw;
+  }
+}
+
+Network::~Network() {
+  remove();
+}
+
+void Network::add_hub() const {
+  must_run({"ip", "netns", "add", hub()});
+  must_run({"ip", "-n", hub(), "link", "set", "lo", "up"});
+  must_run({"ip", "-n", hub(), "link", "add", "name", kHubInterface, "type", "bridge"});
+  must_run({"ip", "-n", hub(), "address", "add", address(1), "dev", kHubInterface});
+  must_run({"ip", "-n", hub(), "link", "set", kHubInterface, "up"});
+}
+
+void Network::add_worker(std::size_t worker, const sim::Link& link) const {
+  const std::string inside = of_worker(worker);
+  const std::string port = "port" + std::to_string(worker);
+  must_run({"ip", "netns", "add", inside});
+  must_run({"ip", "-n", inside, "link", "set", "lo", "up"});
+  must_run({"ip", "-n", hub(), "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", inside});
+  must_run({"ip", "-n", hub(), "link", "set", port, "master", kHubInterface, "up"});
+  must_run({"ip", "-n", inside, "address", "add", address(worker + 2), "dev", "eth0"});
+  must_run({"ip", "-n", inside, "link", "set", "eth0", "up"});
+  shape(inside, "eth0", link);
+  shape(hub(), port, {.bytes_per_second = link.bytes_per_second});
+}
+
+void Network::remove() const {
+  for (std::size_t worker = 0; worker < workers_; ++worker) {
+    delete_namespace(of_worker(worker));
+  }
+  delete_namespace(hub());
+}
+
+Words words_inside(const std::string& network) {
+  return {"nsenter", "--net=" + (kNamespaces / network).string()};
+}
+
+void join_network(const std::string& network) {
+  const fs::path path = kNamespaces / network;
+  const int handle = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool joined = handle >= 0 && setns(handle, CLONE_NEWNET) == 0;
+  const int error = errno;
+  if (handle >= 0) {
+    close(handle);
+  }
+  if (!joined) {
+    throw Error("cannot enter network namespace " + path.string() + ": " + std::strerror(error));
+  }
+}
+
+void remove_orphaned_networks() {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kNamespaces, ignored)) {
+    if (const std::string name = entry.path().filename().string(); is_orphan(name)) {
+      delete_namespace(name);
+    }
+  }
+}
+
+}  // namespace isochron::emulate
