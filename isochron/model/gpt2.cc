@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <torch/nn/init.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>

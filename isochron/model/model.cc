@@ -27,20 +27,25 @@ enum class Takes : std::uint8_t { kImages, kTokens };
 struct Entry {
   std::string_view name;
   std::string_view summary;
-  Takes takes;
+  Takes takes = Takes::kImages;
   Make make;
 };
 
 // A network enters the program here, in alphabetical order.
-constexpr std::array kNetworks{
-    Entry{"alexnet", "AlexNet (2014)", Takes::kImages, make<AlexNetOptions, make_alexnet>},
-    Entry{"cnn", "two convolutions and two linear layers, after LeNet-5", Takes::kImages, make<CnnOptions, make_cnn>},
-    Entry{"gpt2", "GPT-2, by default the small one", Takes::kTokens, make<Gpt2Options, make_gpt2>},
-    Entry{"mlp", "fully connected layers with ReLU", Takes::kImages, make<MlpOptions, make_mlp>},
-    Entry{"resnet18", "ResNet-18", Takes::kImages, make<ResNetOptions, make_resnet18>},
-    Entry{"resnet50", "ResNet-50", Takes::kImages, make<ResNetOptions, make_resnet50>},
-    Entry{"vgg11", "VGG-11", Takes::kImages, make<VggOptions, make_vgg11>},
-};
+constexpr auto kNetworks = std::to_array<Entry>({
+    {.name = "alexnet", .summary = "AlexNet (2014)", .make = make<AlexNetOptions, make_alexnet>},
+    {.name = "cnn",
+     .summary = "two convolutions and two linear layers, after LeNet-5",
+     .make = make<CnnOptions, make_cnn>},
+    {.name = "gpt2",
+     .summary = "GPT-2, by default the small one",
+     .takes = Takes::kTokens,
+     .make = make<Gpt2Options, make_gpt2>},
+    {.name = "mlp", .summary = "fully connected layers with ReLU", .make = make<MlpOptions, make_mlp>},
+    {.name = "resnet18", .summary = "ResNet-18", .make = make<ResNetOptions, make_resnet18>},
+    {.name = "resnet50", .summary = "ResNet-50", .make = make<ResNetOptions, make_resnet50>},
+    {.name = "vgg11", .summary = "VGG-11", .make = make<VggOptions, make_vgg11>},
+});
 
 constexpr std::string_view kScript = "script:FILE";
 constexpr std::string_view kScriptPrefix = kScript.substr(0, kScript.find(':') + 1);

@@ -9,6 +9,7 @@
 #include "isochron/data/catalog.h"
 #include "isochron/data/require.h"
 #include "isochron/train/device.h"
+#include "isochron/train/optimizer.h"
 
 namespace isochron::train {
 namespace {
@@ -34,13 +35,11 @@ void check_data(const Options& options) {
   require_between("test-samples", options.test_samples, 0, kMost);
 }
 
-void check_optimizer(const Options& options) {
-  if (options.optimizer != "sgd" && options.optimizer != "adam" && options.optimizer != "adamw") {
-    refuse("optimizer", "'" + options.optimizer + "'", "sgd, adam, adamw");
-  }
+void check_learning(const Options& options) {
   require_number(options.learning_rate > 0.0, "learning-rate", options.learning_rate, "above 0");
   require_number(options.momentum >= 0.0 && options.momentum < 1.0, "momentum", options.momentum, "0 or more, below 1");
   require_number(options.weight_decay >= 0.0, "weight-decay", options.weight_decay, "0 or more");
+  check_optimizer(options);
 }
 
 void check_checkpoints(const Options& options) {
@@ -62,7 +61,7 @@ void Options::validate() const {
   check_data(*this);
   require_between("epochs", epochs, 1, kMost);
   require_between("steps", steps, 0, kMost);
-  check_optimizer(*this);
+  check_learning(*this);
   decay(1).validate();
   require_between("threads", threads, 0, 1024);
   (void)choose_device(device);

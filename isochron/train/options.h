@@ -25,7 +25,7 @@ struct Options {
   std::int64_t epochs = 1;  // the run ends after so many
   std::int64_t steps = 0;   // or after so many steps; 0: no limit
 
-  std::string optimizer = "sgd";  // sgd, adam, adamw
+  std::string optimizer = "sgd";  // for make_optimizer
   double learning_rate = 0.05;
   double momentum = 0.9;  // sgd
   double weight_decay = 0.0;

@@ -208,7 +208,7 @@ class Trainer::State {
       return false;
     }
     publish_step(job_.step());
-    set_learning_rate(options_.learning_rate * decay_factor(decay_, job_.step()));
+    set_learning_rate(*optimizer_, options_.learning_rate * decay_factor(decay_, job_.step()));
     if (at_ != std::default_sentinel) {
       ++at_;
     }
@@ -217,12 +217,6 @@ class Trainer::State {
       at_ = job_.loader(train_, loading(options_, *train_, split)).begin();
     }
     return at_ != std::default_sentinel;
-  }
-
-  void set_learning_rate(double rate) {
-    for (auto& group : optimizer_->param_groups()) {
-      group.options().set_lr(rate);
-    }
   }
 
   bool checkpoint_is_due() const {

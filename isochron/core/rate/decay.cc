@@ -29,7 +29,8 @@ void require(bool fine, std::string_view name, std::string value, std::string_vi
 double step_decay(const DecayOptions& options, std::int64_t step) {
   const std::int64_t every =
       options.step_every > 0 ? options.step_every : std::max<std::int64_t>(options.total_steps / 3, 1);
-  return std::pow(options.step_factor, static_cast<double>(step / every));
+  const std::int64_t falls = step / every;
+  return std::pow(options.step_factor, static_cast<double>(falls));
 }
 
 double cosine_decay(const DecayOptions& options, std::int64_t step) {
