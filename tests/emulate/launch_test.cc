@@ -83,9 +83,12 @@ class LaunchTest : public testing::Test {
     words.insert(words.end(), {"--", "sh", "-c", script});
     launcher_ = start(words);
   }
+  /// The launcher's status; -1 if it does not end.
   int end() {
-    int status = -1;
-    waitpid(launcher_, &status, 0);
+    int status = 0;
+    if (!await([&] { return waitpid(launcher_, &status, WNOHANG) == launcher_; })) {
+      return -1;
+    }
     launcher_ = 0;
     return exit_status(status);
   }
