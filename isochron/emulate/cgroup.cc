@@ -189,7 +189,8 @@ std::optional<CgroupTree> parse_cgroup_tree(const std::string& mountinfo, const 
 
 std::optional<CgroupTree> find_cgroup_tree() {
   std::optional<CgroupTree> tree = parse_cgroup_tree(content("/proc/self/mountinfo"), content("/proc/self/cgroup"));
-  if (tree && !fs::exists(tree->own)) {
+  std::error_code ignored;
+  if (tree && !fs::exists(tree->own, ignored)) {
     tree->own = tree->mount;
   }
   if (tree && tree->version == 2 && !has_cpu(content(tree->own / "cgroup.controllers"))) {

@@ -105,7 +105,8 @@ int exit_status(int wait_status) {
 
 std::string find_program(const std::string& name) {
   const auto may_run = [](const std::string& path) {
-    return std::filesystem::is_regular_file(path) && access(path.c_str(), X_OK) == 0;
+    std::error_code ignored;  // a folder of the PATH may be closed to this user
+    return std::filesystem::is_regular_file(path, ignored) && access(path.c_str(), X_OK) == 0;
   };
   if (name.find('/') != std::string::npos) {
     return may_run(name) ? name : "";

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/emulate/await.h"
+#include "tests/emulate/control_groups.h"
 #include "tests/emulate/spinner.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -57,16 +58,10 @@ TEST(CgroupTreeTest, FindsNothingWhereNothingIs) {
 class CpuGroupsTest : public testing::Test {
  protected:
   void SetUp() override {
-    tree_ = find_cgroup_tree();
-    try {
-      if (tree_) {
-        const CpuGroups probe(*tree_, owner_name() + "-probe", {{.microseconds = 1'000, .period = 10'000}});
-        return;
-      }
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
+    if (const std::string reason = why_no_control_groups(); !reason.empty()) {
+      GTEST_SKIP() << reason;
     }
-    GTEST_SKIP() << "no control groups for CPU time";
+    tree_ = find_cgroup_tree();
   }
 
   [[nodiscard]] std::string quota(const CpuGroups& groups, std::size_t worker) const {
