@@ -292,13 +292,10 @@ class Trainer::State {
     }
   }
 
-  // A network and samples of its own, so that the job's gradients, statistics and random numbers stay as they are.
+  // A network and samples of its own, so that the job's gradients and statistics stay as they are.
   void prepare_solo(std::int64_t batch) {
     if (!solo_model_) {
-      at::Generator generator = at::detail::getDefaultCPUGenerator();
-      const at::Tensor state = generator.get_state();
       solo_model_ = seeded_model(options_, *train_, device());
-      generator.set_state(state);
     }
     if (!solo_batch_.data.defined() || solo_batch_.data.size(0) != batch) {
       const SamplerOptions first = order(batch);

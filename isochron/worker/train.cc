@@ -109,10 +109,12 @@ bool evaluation_is_due(const TrainRequest& request, train::Trainer& trainer) {
 
 void train_all(const TrainRequest& request, train::Trainer& trainer, Reporter* reporter, TrainResults& results) {
   while (!results.seconds_to_accuracy() && trainer.step()) {
-    results.last_step = trainer.job().last_step();
-    results.meter.add(results.last_step);
+    const StepRecord& record = trainer.job().last_step();
+    results.meter.add(record);
+    results.loss = record.loss;
+    results.batch_sizes = trainer.job().batch_sizes();
     if (reporter != nullptr) {
-      reporter->step(results.last_step);
+      reporter->step(record);
     }
     if (!evaluation_is_due(request, trainer)) {
       continue;

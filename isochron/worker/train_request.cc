@@ -6,6 +6,7 @@
 
 #include "isochron/cli/config_option.h"
 #include "isochron/cli/options.h"
+#include "isochron/core/trace/json.h"
 
 namespace isochron::worker {
 
@@ -30,7 +31,7 @@ void TrainRequest::add_options(CLI::App& command) {
 void TrainRequest::check() const {
   cli::check_distinct_outputs({output.target(), log, trace});
   if (target_accuracy > 1.0) {
-    throw std::invalid_argument("--target-accuracy is " + std::to_string(target_accuracy) + "; permitted: 0 to 1");
+    throw std::invalid_argument("--target-accuracy is " + json_number(target_accuracy) + "; permitted: 0 to 1");
   }
   if (target_accuracy > 0.0 && evaluate_every == 0) {
     throw std::invalid_argument("--target-accuracy is given with --eval-every 0; permitted: with evaluations");

@@ -12,14 +12,6 @@ Json or_null(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-std::vector<std::int64_t> batch_sizes(const StepRecord& step) {
-  std::vector<std::int64_t> sizes;
-  for (const WorkerStep& worker : step.workers) {
-    sizes.push_back(worker.batch);
-  }
-  return sizes;
-}
-
 }  // namespace
 
 std::optional<double> TrainResults::test_accuracy() const {
@@ -47,10 +39,10 @@ std::string summary(const TrainResults& results) {
         fixed(step.p90, 4) + " s",
         fixed(step.p99, 4) + " s",
         fixed(results.meter.balance(), 3),
-        fixed(results.last_step.loss, 4),
+        fixed(results.loss, 4),
         accuracy ? fixed(*accuracy, 4) : "-"}});
-  text += "batch sizes of the last step:";
-  for (const std::int64_t size : batch_sizes(results.last_step)) {
+  text += "batch sizes in the end:";
+  for (const std::int64_t size : results.batch_sizes) {
     text += " " + std::to_string(size);
   }
   if (const auto seconds = results.seconds_to_accuracy()) {
@@ -77,8 +69,8 @@ Json to_json(const TrainResults& results) {
       {"steps", results.meter.steps()},
       {"total_seconds", results.meter.seconds()},
       {"balance", results.meter.balance()},
-      {"batch_sizes", batch_sizes(results.last_step)},
-      {"loss", results.last_step.loss},
+      {"batch_sizes", results.batch_sizes},
+      {"loss", results.loss},
       {"test_accuracy", or_null(results.test_accuracy())},
       {"seconds_to_accuracy", or_null(results.seconds_to_accuracy())},
       {"evaluations", evaluations}};

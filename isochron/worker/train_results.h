@@ -22,7 +22,8 @@ struct TrainResults {
 
   std::string policy;
   RunMeter meter;
-  StepRecord last_step;
+  double loss = 0.0;                      // of the last step
+  std::vector<std::int64_t> batch_sizes;  // as they would be in the next step
   std::vector<Point> evaluations;
   double target_accuracy = 0.0;  // 0: none
 

@@ -52,7 +52,7 @@ void add_run_group(CLI::App& command, TrainingWords& words) {
   command.add_flag("--no-augment", words.no_augment, "Train on images as they are, not flipped and cropped")
       ->group(group);
   add_whole(command, "--train-samples", options.train_samples, 0, kMost, "Use only the first N; 0: all")->group(group);
-  add_whole(command, "--test-samples", options.test_samples, 0, kMost, "Likewise")->group(group);
+  add_whole(command, "--test-samples", options.test_samples, 0, kMost, "The same for evaluation")->group(group);
   add_whole(command, "--epochs", options.epochs, 1, kMost, "The run ends after so many")->group(group);
   add_whole(command, "--steps", options.steps, 0, kMost, "Or after so many steps; 0: no limit")->group(group);
   add_whole(command, "--seed", words.seed, 0, std::numeric_limits<std::int64_t>::max(), "Of parameters and order")
@@ -65,28 +65,40 @@ void add_split_group(CLI::App& command, TrainingWords& words) {
   add_whole(command, "--global-batch", job.global_batch, 1, kMost, "Samples per step, all workers together")
       ->group(group);
   add_text(command, "--policy", job.policy, "NAME[:key=value,…]", "See 'isochron policies'")->group(group);
-  add_choice(command, "--weighting", words.weighting, {"exact", "mean"}, "Of gradients; mean is for comparison")
+  add_choice(
+      command,
+      "--weighting",
+      words.weighting,
+      {"exact", "mean"},
+      "Of gradients: exact is one big batch's, mean for comparison")
       ->group(group);
-  add_choice(command, "--last-batch", words.last_batch, {"keep", "drop"}, "What an epoch has left in the end")
+  add_choice(command, "--last-batch", words.last_batch, {"keep", "drop"}, "The samples that do not fill a step")
       ->group(group);
-  command.add_flag("--no-sync-batch-norm", words.no_sync_batch_norm, "Statistics of each worker's samples alone")
+  command.add_flag("--no-sync-batch-norm", words.no_sync_batch_norm, "BatchNorm over each worker's samples alone")
       ->group(group);
 }
 
 void add_learning_group(CLI::App& command, TrainingWords& words) {
   train::Options& options = words.options;
   const std::string group = "How it learns";
-  add_choice(command, "--optimizer", options.optimizer, {"sgd", "adam", "adamw"}, "")->group(group);
-  add_number(command, "--learning-rate", options.learning_rate, "")->group(group);
+  add_choice(command, "--optimizer", options.optimizer, {"sgd", "adam", "adamw"}, "What updates the parameters")
+      ->group(group);
+  add_number(command, "--learning-rate", options.learning_rate, "Its learning rate, before schedule and rule")
+      ->group(group);
   add_number(command, "--momentum", options.momentum, "Of sgd")->group(group);
-  add_number(command, "--weight-decay", options.weight_decay, "")->group(group);
+  add_number(command, "--weight-decay", options.weight_decay, "Pulls parameters towards 0")->group(group);
   add_choice(command, "--schedule", options.schedule, {"constant", "step", "cosine"}, "Of the learning rate")
       ->group(group);
-  add_whole(command, "--warmup", options.warmup, 0, kMost, "Steps in which the rate rises, at the reference batch")
-      ->group(group);
+  add_whole(command, "--warmup", options.warmup, 0, kMost, "Steps in which the rate rises to its value")->group(group);
   add_number(command, "--step-factor", options.step_factor, "Schedule step: the rate is multiplied by this")
       ->group(group);
-  add_whole(command, "--step-every", options.step_every, 0, kMost, "… after so many steps; 0: a third of the run")
+  add_whole(
+      command,
+      "--step-every",
+      options.step_every,
+      0,
+      kMost,
+      "Schedule step: after so many steps; 0: a third of the run")
       ->group(group);
   add_choice(
       command,
@@ -95,7 +107,13 @@ void add_learning_group(CLI::App& command, TrainingWords& words) {
       {"none", "linear", "sqrt", "legw", "adascale"},
       "How the learning rate follows the global batch")
       ->group(group);
-  add_whole(command, "--reference-batch", options.job.rate.reference_batch, 0, kMost, "It was tuned for; 0: B")
+  add_whole(
+      command,
+      "--reference-batch",
+      options.job.rate.reference_batch,
+      0,
+      kMost,
+      "The batch that the rate was tuned for; 0: the global batch")
       ->group(group);
 }
 
@@ -108,19 +126,22 @@ void add_worker_group(CLI::App& command, TrainingWords& words) {
   add_text(command, "--kind", job.kind, "NAME", "Workers of one kind share the shape of their time curve")
       ->group(group);
   add_number(command, "--weight", job.weight, "Nominal speed against the others; 0: unknown")->group(group);
-  command.add_flag("--nominal-weight", words.nominal_weight, "The cores that the launcher gave it")->group(group);
-  add_whole(command, "--min-batch", job.min_batch, 0, kMost, "It takes at least so many samples")->group(group);
-  add_whole(command, "--max-batch", words.max_batch, 0, kMost, "And at most so many; 0: no limit")->group(group);
-  add_whole(command, "--granularity", job.granularity, 1, kMost, "And multiples of this")->group(group);
-  add_whole(command, "--micro-batch", job.micro_batch, 0, kMost, "Computes so many at a time; 0: all")->group(group);
-  add_whole(command, "--prefetch-threads", job.prefetch.threads, 0, 256, "Prepare samples")->group(group);
+  command.add_flag("--nominal-weight", words.nominal_weight, "The weight is the cores that the launcher gave it")
+      ->group(group);
+  add_whole(command, "--min-batch", job.min_batch, 0, kMost, "Samples it takes at least")->group(group);
+  add_whole(command, "--max-batch", words.max_batch, 0, kMost, "Samples it takes at most; 0: no limit")->group(group);
+  add_whole(command, "--granularity", job.granularity, 1, kMost, "It takes multiples of this")->group(group);
+  add_whole(command, "--micro-batch", job.micro_batch, 0, kMost, "Samples it computes at a time; 0: all")->group(group);
+  add_whole(command, "--prefetch-threads", job.prefetch.threads, 0, 256, "Threads that prepare samples")->group(group);
 }
 
 void add_exchange_group(CLI::App& command, TrainingWords& words) {
   const std::string group = "Exchange of gradients";
   const auto set_size = [&words](const std::string& text) { words.bucket_bytes = io::parse_size(text); };
-  add_value(command, "--bucket-bytes", "SIZE", "Exchanged together", set_size)->default_str("25mbyte")->group(group);
-  add_choice(command, "--compression", words.compression, {"none", "bf16"}, "What gradients travel as")->group(group);
+  add_value(command, "--bucket-bytes", "SIZE", "Gradients that travel together", set_size)
+      ->default_str(std::to_string(words.options.job.gradients.bucket_bytes))
+      ->group(group);
+  add_choice(command, "--compression", words.compression, {"none", "bf16"}, "What they travel as")->group(group);
   add_number(command, "--timeout", words.timeout_seconds, "Seconds until a silent worker is an error")->group(group);
 }
 

@@ -1,0 +1,57 @@
+#include "isochron/worker/progress.h"
+
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+namespace isochron::worker {
+namespace {
+
+StepRecord record(std::int64_t step) {
+  return {.step = step, .seconds = 0.5, .workers = {{.batch = 12}, {.batch = 88}}, .loss = 0.43214};
+}
+
+TEST(ProgressTest, SaysHowFarAndHowFast) {
+  // Step 119 is the 120th, the 20th of the second epoch; 180 are left at half a second each; 100 samples in each.
+  EXPECT_EQ(
+      progress_text(record(119), {.total_steps = 300, .steps_per_epoch = 100}, 0.5),
+      "epoch 2/3  step 120/300  loss 0.4321  200 samples/s  batches 12 88  ETA 1:30");
+  EXPECT_EQ(
+      progress_text(record(0), {.total_steps = 20'001, .steps_per_epoch = 1000}, 0.5),
+      "epoch 1/21  step 1/20001  loss 0.4321  200 samples/s  batches 12 88  ETA 2:46:40");
+}
+
+TEST(ProgressTest, LeavesOutTheBatchesOfALargeJob) {
+  StepRecord large = record(0);
+  large.workers.assign(9, {.batch = 1});
+  EXPECT_EQ(
+      progress_text(large, {.total_steps = 1, .steps_per_epoch = 1}, 1.0),
+      "epoch 1/1  step 1/1  loss 0.4321  9 samples/s  batches 1 1 1 1 1 1 1 1 ...  ETA 0:00");
+}
+
+TEST(ProgressTest, RewritesItsLineAndMakesWayForOthers) {
+  std::ostringstream stream;
+  Progress progress(stream, ProgressStyle::kLine, {.total_steps = 1, .steps_per_epoch = 1});
+  progress.show(record(0));
+  progress.say("evaluated");
+  progress.finish();
+  EXPECT_EQ(
+      stream.str(), "\repoch 1/1  step 1/1  loss 0.4321  200 samples/s  batches 12 88  ETA 0:00\x1b[K\nevaluated\n");
+}
+
+TEST(ProgressTest, SaysOnlyNowAndThenWhatNobodyRewrites) {
+  std::ostringstream stream;
+  Progress plain(stream, ProgressStyle::kPlain, {.total_steps = 3, .steps_per_epoch = 3});
+  plain.show(record(0));
+  plain.show(record(1));
+  EXPECT_EQ(stream.str(), "");
+  plain.show(record(2));
+  EXPECT_EQ(stream.str(), "epoch 1/1  step 3/3  loss 0.4321  200 samples/s  batches 12 88  ETA 0:00\n");
+  Progress off(stream, ProgressStyle::kOff, {.total_steps = 1, .steps_per_epoch = 1});
+  stream.str("");
+  off.show(record(0));
+  EXPECT_EQ(stream.str(), "");
+}
+
+}  // namespace
+}  // namespace isochron::worker

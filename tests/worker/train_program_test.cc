@@ -1,0 +1,216 @@
+// Runs the real program, alone and with real ranks, and looks at what it writes, says and ends with.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tests/own_path.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+
+#include "isochron/io/run_log_reader.h"
+
+namespace isochron::worker {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+// 34 steps an epoch, the last of 10 samples.
+const std::string kSmall =
+    "train --dataset synthetic --model mlp:hidden=16 --train-samples 1000 --test-samples 200 --global-batch 30 "
+    "--learning-rate 0.02 --timeout 60 ";
+
+struct Outcome {
+  int status = -1;
+  std::string output;
+  std::string errors;
+};
+
+std::string content(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+class TrainProgramTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  /// By the shell, in a folder of the test's own.
+  [[nodiscard]] Outcome shell(const std::string& words) const {
+    const std::string command =
+        "cd '" + folder_.string() + "' && OMP_NUM_THREADS=1 timeout 100 " + words + " >.out 2>.err </dev/null";
+    const int status = std::system(command.c_str());  // NOLINT(bugprone-command-processor): the test's own words
+    return {
+        .status = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+        .output = content(folder_ / ".out"),
+        .errors = content(folder_ / ".err")};
+  }
+  [[nodiscard]] Outcome run(const std::string& words) const { return shell("'" ISOCHRON_PROGRAM "' " + words); }
+  [[nodiscard]] Outcome run_ranks(int ranks, const std::string& words) const {
+    return shell(ISOCHRON_MPIRUN " " + std::to_string(ranks) + " '" ISOCHRON_PROGRAM "' " + words);
+  }
+
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+
+  [[nodiscard]] std::vector<StepRecord> steps(const std::string& log) const {
+    std::ifstream stream(folder_ / log);
+    io::RunLogReader reader(stream, log);
+    std::vector<StepRecord> steps;
+    while (const auto line = reader.next()) {
+      if (std::holds_alternative<StepRecord>(*line)) {
+        steps.push_back(std::get<StepRecord>(*line));
+      }
+    }
+    return steps;
+  }
+
+  const fs::path folder_ = own_path();
+};
+
+/// Steps 0, 1, 2 …, and every sample of every epoch in one of them.
+void expect_whole_epochs(const std::vector<StepRecord>& steps) {
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    ASSERT_EQ(steps[i].step, static_cast<std::int64_t>(i));
+    std::int64_t sum = 0;
+    for (const WorkerStep& worker : steps[i].workers) {
+      sum += worker.batch;
+    }
+    EXPECT_EQ(sum, i % 34 == 33 ? 10 : 30) << "step " << i;
+  }
+}
+
+TEST_F(TrainProgramTest, TrainsOnThreeRanksAndReports) {
+  const Outcome outcome = run_ranks(3, kSmall + "--epochs 2 --log run.jsonl --trace trace.json --json result.json");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, HasSubstr("policy    steps  samples/s"));
+  EXPECT_THAT(outcome.errors, HasSubstr("step 34: test accuracy "));
+  EXPECT_THAT(outcome.errors, HasSubstr("step 68: test accuracy "));
+
+  const auto records = steps("run.jsonl");
+  ASSERT_EQ(records.size(), 68U);
+  expect_whole_epochs(records);
+  EXPECT_EQ(records.front().workers.size(), 3U);
+  EXPECT_LT(records.back().loss, 0.5 * records.front().loss);
+
+  const json document = json::parse(content(folder_ / "result.json"));
+  EXPECT_EQ(document["command"], "train");
+  EXPECT_EQ(document["workers"], 3);
+  const json& result = document["results"][0];
+  EXPECT_EQ(result["policy"], "isochron");
+  EXPECT_EQ(result["steps"], 68);
+  EXPECT_EQ(result["evaluations"].size(), 2U);
+  EXPECT_GT(result["test_accuracy"], 0.9);
+  EXPECT_TRUE(json::accept(content(folder_ / "trace.json")));
+}
+
+TEST_F(TrainProgramTest, ReportsBadUsageOnceHoweverManyRanks) {
+  const Outcome outcome = run_ranks(3, kSmall + "--policy best");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.output, IsEmpty());
+  EXPECT_THAT(outcome.errors, StartsWith("isochron: policy is 'best'; permitted: uniform"));
+  EXPECT_EQ(std::ranges::count(outcome.errors, '\n'), 2) << outcome.errors;
+}
+
+TEST_F(TrainProgramTest, ReportsWhatOnlyRankZeroCanSeeOnce) {
+  const Outcome outcome = run_ranks(3, kSmall + "--log none/run.jsonl");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.errors, StartsWith("isochron: --log is 'none/run.jsonl'; permitted: a file that can be written"));
+  EXPECT_EQ(std::ranges::count(outcome.errors, '\n'), 2) << outcome.errors;
+}
+
+// Rank 1 gets the signal once the log shows that training goes on; then another number of ranks goes on with it.
+TEST_F(TrainProgramTest, StopsOnSigtermAndGoesOnWithOtherRanks) {
+  write(
+      "worker.sh",
+      "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then\n"
+      "  (until [ \"$(cat run.jsonl | wc -l)\" -ge 10 ]; do sleep 0.02; done; kill -TERM $$) 2>/dev/null &\n"
+      "fi\n"
+      "exec '" ISOCHRON_PROGRAM "' " +
+          kSmall + "--epochs 100000 --log run.jsonl --checkpoints saved\n");
+  const Outcome stopped = shell(ISOCHRON_MPIRUN " 3 sh worker.sh");
+  EXPECT_EQ(stopped.status, 143) << stopped.errors;
+  EXPECT_THAT(stopped.errors, HasSubstr("stopped by signal 15 after "));
+  const std::size_t done = steps("run.jsonl").size();
+  ASSERT_GE(done, 9U);
+
+  const std::string total = std::to_string(done + 40);
+  const Outcome resumed =
+      run_ranks(2, kSmall + "--epochs 100000 --steps " + total + " --log run.jsonl --checkpoints saved --resume auto");
+  ASSERT_EQ(resumed.status, 0) << resumed.errors;
+  EXPECT_THAT(resumed.errors, HasSubstr("resumed at step " + std::to_string(done) + "\n"));
+  const auto records = steps("run.jsonl");
+  ASSERT_EQ(records.size(), done + 40);
+  expect_whole_epochs(records);
+  EXPECT_EQ(records.back().workers.size(), 2U);
+}
+
+TEST_F(TrainProgramTest, StopsOnSigint) {
+  write(
+      "worker.sh",
+      "(until [ \"$(cat run.jsonl | wc -l)\" -ge 3 ]; do sleep 0.02; done; kill -INT $$) 2>/dev/null &\n"
+      "exec '" ISOCHRON_PROGRAM "' " +
+          kSmall + "--epochs 100000 --log run.jsonl --quiet\n");
+  const Outcome outcome = shell("bash worker.sh");
+  EXPECT_EQ(outcome.status, 130) << outcome.errors;
+  EXPECT_THAT(outcome.output + outcome.errors, IsEmpty());
+}
+
+TEST_F(TrainProgramTest, TakesOptionsFromAFileUnlessTheCommandLineHasThem) {
+  write("run.toml", "steps = 3\npolicy = \"uniform\"\neval-every = 0\nno-augment = true\n");
+  const Outcome outcome = run(kSmall + "--config run.toml --steps 2 --json -");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  const json result = json::parse(outcome.output)["results"][0];
+  EXPECT_EQ(result["steps"], 2);
+  EXPECT_EQ(result["policy"], "uniform");
+  EXPECT_TRUE(result["test_accuracy"].is_null());
+
+  write("run.toml", "steps = 3\nlearning_rate = 0.1\n");
+  const Outcome refused = run(kSmall + "--config run.toml");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(
+      refused.errors, StartsWith("isochron: run.toml:2: unknown key 'learning_rate'; permitted: model, dataset,"));
+}
+
+TEST_F(TrainProgramTest, EndsWhenTheTargetIsReached) {
+  const Outcome outcome = run(kSmall + "--epochs 100000 --target-accuracy 0.5 --checkpoints saved --json -");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  const json result = json::parse(outcome.output)["results"][0];
+  EXPECT_GE(result["test_accuracy"], 0.5);
+  EXPECT_EQ(result["seconds_to_accuracy"], result["evaluations"].back()["seconds"]);
+  EXPECT_FALSE(fs::is_empty(folder_ / "saved"));
+}
+
+TEST_F(TrainProgramTest, SaysWhatIsNotPermitted) {
+  const auto expect_refusal = [this](const std::string& words, const std::string& message) {
+    SCOPED_TRACE(words);
+    const Outcome outcome = run("train --dataset synthetic " + words);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.output, IsEmpty());
+    EXPECT_THAT(outcome.errors, StartsWith("isochron: " + message));
+    EXPECT_THAT(outcome.errors, HasSubstr("\nTry 'isochron train --help'\n"));
+  };
+  expect_refusal("--global-batch 0", "--global-batch is '0'; permitted: a whole number from 1 to 1000000000");
+  expect_refusal("--frobnicate", "unknown option '--frobnicate'");
+  expect_refusal("--resume auto", "resume is auto; permitted: with checkpoints, their folder");
+  expect_refusal("--max-batch 8", "the workers can take at most 8 samples together (sum of max_batch), but");
+  expect_refusal("--target-accuracy 2", "--target-accuracy is 2; permitted: 0 to 1");
+  expect_refusal("--log x --json x", "'x' is given for two outputs; permitted: a file of its own for each");
+}
+
+}  // namespace
+}  // namespace isochron::worker
