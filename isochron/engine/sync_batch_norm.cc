@@ -74,6 +74,10 @@ bool is_defined(const OptionalTensor& tensor) {
   return tensor && tensor->defined();
 }
 
+at::Tensor as_type_of(const at::Tensor& other, const OptionalTensor& tensor) {
+  return is_defined(tensor) ? tensor->to(other.scalar_type()) : at::Tensor();
+}
+
 at::TensorOptions host_double() {
   return at::TensorOptions().dtype(at::kDouble).device(at::kCPU);
 }
@@ -144,15 +148,46 @@ struct Running {
   }
 };
 
-// The kernels take parameters in the precision of the statistics only.
-at::Tensor as_statistics(const OptionalTensor& parameter, const at::Tensor& mean) {
-  return is_defined(parameter) ? parameter->to(mean.scalar_type()) : at::Tensor();
+// (x - mean) / sqrt(variance + eps) * weight + bias per channel. The kernel takes parameters in the precision of the
+// statistics only.
+at::Tensor normalise(
+    const at::Tensor& input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    const at::Tensor& mean,
+    const at::Tensor& variance,
+    double eps) {
+  return std::get<0>(at::native_batch_norm(
+      input,
+      as_type_of(mean, weight),
+      as_type_of(mean, bias),
+      mean,
+      variance,
+      /*training=*/false,
+      /*momentum=*/0,
+      eps));
 }
 
-at::Tensor per_channel(const at::Tensor& values, const at::Tensor& input) {
+// (w / s) (dy - (sum dy + xhat sum dy xhat) / N): per channel a multiple of dy and a line in x. A stand-in is not in the
+// statistics, so the multiple alone remains.
+at::Tensor gradient_of_input(
+    const at::Tensor& gradient,
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    const Statistics& batch,
+    double eps,
+    const at::Tensor& sums,
+    bool counts) {
+  const at::Tensor inverse = (batch.variance.to(at::kDouble) + eps).rsqrt();
+  const at::Tensor scale = weight.defined() ? inverse * weight : inverse;
+  const at::Tensor through_statistics = scale * (counts ? -1 / batch.count : 0);
+  const at::Tensor slope = through_statistics * inverse * sums[0];
+  const at::Tensor offset = through_statistics * sums[1] - slope * batch.mean;
+  const at::Tensor line =
+      normalise(input, slope, offset, at::zeros_like(batch.mean), at::ones_like(batch.variance), /*eps=*/0);
   std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
   shape[1] = input.size(1);
-  return values.to(at::toOpMathType(input.scalar_type())).view(shape);
+  return line.addcmul_(gradient, scale.to(batch.mean.scalar_type()).view(shape));
 }
 
 class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
@@ -174,15 +209,7 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
     context->saved_data["counts"] = counts;
     context->saved_data["count"] = batch.count;
     context->saved_data["exchange"] = c10::IValue::make_capsule(exchange);
-    return std::get<0>(at::native_batch_norm(
-        input,
-        as_statistics(weight, batch.mean),
-        as_statistics(bias, batch.mean),
-        batch.mean,
-        batch.variance,
-        /*training=*/false,
-        /*momentum=*/0,
-        eps));
+    return normalise(input, weight, bias, batch.mean, batch.variance, eps);
   }
 
   static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& gradients) {
@@ -191,19 +218,19 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
     }
     const Tensors saved = context->get_saved_variables();
     const at::Tensor& input = saved[0];
-    const at::Tensor weight = as_statistics(saved[1], saved[2]);
+    const Statistics batch{saved[2], saved[3], context->saved_data["count"].toDouble()};
+    const at::Tensor weight = as_type_of(batch.mean, saved[1]);
     const double eps = context->saved_data["eps"].toDouble();
-    // With statistics held fixed: dy w / s, sum dy xhat, sum dy.
-    auto [by_input, by_weight, by_bias] = at::native_batch_norm_backward(
-        gradients[0], input, weight, saved[2], saved[3], {}, {}, /*train=*/false, eps, {true, true, true});
+    // With statistics held fixed: sum dy xhat and sum dy.
+    const auto [none, by_weight, by_bias] = at::native_batch_norm_backward(
+        gradients[0], input, weight, batch.mean, batch.variance, {}, {}, /*train=*/false, eps, {false, true, true});
+    at::Tensor by_input;
     if (context->needs_input_grad(0)) {
       const auto exchange =
           c10::static_intrusive_pointer_cast<BatchNormExchange>(context->saved_data["exchange"].toCapsule());
       const at::Tensor sums = exchange->all_reduce(at::stack({by_weight, by_bias}).to(host_double()));
-      if (context->saved_data["counts"].toBool()) {
-        const Statistics batch{saved[2], saved[3], context->saved_data["count"].toDouble()};
-        add_through_statistics(by_input, input, weight, batch, eps, sums);
-      }
+      const bool counts = context->saved_data["counts"].toBool();
+      by_input = gradient_of_input(gradients[0], input, weight, batch, eps, sums.to(input.device()), counts);
     }
     // What the layer does not have gets no gradient.
     return {
@@ -214,23 +241,6 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
         {},
         {},
         {}};
-  }
-
- private:
-  // What the inputs change by way of mean and variance: -(w / s) (sum dy + xhat sum dy xhat) / N, a line in x.
-  static void add_through_statistics(
-      at::Tensor& by_input,
-      const at::Tensor& input,
-      const at::Tensor& weight,
-      const Statistics& batch,
-      double eps,
-      const at::Tensor& sums) {
-    const at::Tensor on_device = sums.to(input.device());
-    const at::Tensor inverse = (batch.variance.to(at::kDouble) + eps).rsqrt();
-    const at::Tensor scale = (weight.defined() ? inverse * weight : inverse) / -batch.count;
-    const at::Tensor slope = scale * inverse * on_device[0];
-    const at::Tensor offset = scale * on_device[1] - slope * batch.mean;
-    by_input.add_(at::addcmul(per_channel(offset, input), input, per_channel(slope, input)));
   }
 };
 
