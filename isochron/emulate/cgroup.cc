@@ -193,7 +193,7 @@ std::optional<CgroupTree> find_cgroup_tree() {
   if (tree && !fs::exists(tree->own, ignored)) {
     tree->own = tree->mount;
   }
-  if (tree && tree->version == 2 && !has_cpu(content(tree->own / "cgroup.controllers"))) {
+  if (tree && tree->version == 2 && !has_cpu(content(tree->mount / "cgroup.controllers"))) {
     return std::nullopt;
   }
   return tree;

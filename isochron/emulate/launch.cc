@@ -26,8 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-template <class Value>
-void require(bool holds, const std::string& field, const Value& value, const std::string& permitted) {
+void require(bool holds, const std::string& field, const std::string& value, const std::string& permitted) {
   if (!holds) {
     throw std::invalid_argument(field + " is " + value + "; permitted: " + permitted);
   }
@@ -102,6 +101,15 @@ Variables variables_of(const sim::WorkerSpec& worker) {
   return variables;
 }
 
+/// "hl8: w0 0.1875, w1 0.1875, w2 0.125, w3 1 cores"
+std::string in_words(const sim::ClusterSpec& cluster) {
+  std::string text = cluster.name;
+  for (const sim::WorkerSpec& worker : cluster.workers) {
+    text += (&worker == &cluster.workers.front() ? ": " : ", ") + worker.name + " " + json_number(worker.cores);
+  }
+  return text + " cores" + (cluster.changes.empty() ? "" : " at first");
+}
+
 /// What the workers are put into; in the order in which it is made.
 struct Surroundings {
   OwnFolder folder;
@@ -115,6 +123,7 @@ void make_limits(
     const LaunchOptions& options,
     const std::vector<Quota>& quotas,
     const std::optional<CgroupTree>& tree) {
+  options.say(in_words(*options.cluster));
   for (const std::string& doubt : doubts_about(*options.cluster, machine_cores())) {
     options.say(doubt);
   }

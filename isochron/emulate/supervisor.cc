@@ -73,6 +73,7 @@ int Supervisor::run() {
     // The step first: whoever publishes one has begun.
     const std::int64_t step = step_file_.step();
     adopt_workers();
+    note_lost_workers();
     if (signal != 0 && signal != SIGCHLD) {
       pass_on(signal);
     }
@@ -104,6 +105,16 @@ void Supervisor::adopt_workers() {
       if (passed_on_ != 0) {
         workers_[worker]->signal(passed_on_);
       }
+    }
+  }
+}
+
+/// A worker that was killed with its parent could not note it, and others may be waiting for that.
+void Supervisor::note_lost_workers() const {
+  for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+    if (const WorkerNotes notes(job_.folder, worker);
+        workers_[worker] && !workers_[worker]->is_alive() && !notes.status()) {
+      notes.write_status(128 + SIGKILL);
     }
   }
 }

@@ -62,6 +62,7 @@ class Supervisor {
 
  private:
   void adopt_workers();
+  void note_lost_workers() const;
   void apply_schedule(std::int64_t step);
   bool apply(std::size_t worker, const Limits& wanted);
   void pass_on(int signal);

@@ -218,6 +218,19 @@ TEST_F(LaunchTest, PassesSignalsOnAndWaits) {
   }
 }
 
+TEST_F(LaunchTest, DoesNotWaitForTheDead) {
+  begin(
+      {},
+      "trap 'exit 143' TERM; " + kReport + kWait,
+      std::string(kPair) + "[[change]]\nat_step = 0\nworker = 'fast'\nevent = 'kill'\n");
+  const std::string slow = report(0);
+  const pid_t killed = std::stoi(value(report(1), "pid"));
+  publish(slow, 0);
+  EXPECT_TRUE(await([&] { return has_ended(killed); }));
+  kill(launcher_, SIGTERM);
+  EXPECT_EQ(end(), 143);
+}
+
 TEST_F(LaunchTest, EndsWorkersThatDoNotListenOnTheSecondSignal) {
   begin({"-n", "1"}, "trap '' TERM INT; " + kReport + kWait);
   const pid_t pid = std::stoi(value(report(0), "pid"));
@@ -230,10 +243,11 @@ TEST_F(LaunchTest, EndsWorkersThatDoNotListenOnTheSecondSignal) {
 TEST_F(LaunchTest, RemovesWhatAKilledLauncherLeft) {
   begin({}, kReport + kWait, kPair);
   const std::string slow = report(0);
-  const pid_t pid = std::stoi(value(slow, "pid"));
+  const pid_t first = std::stoi(value(slow, "leader"));
+  const pid_t second = std::stoi(value(report(1), "leader"));
   kill(launcher_, SIGKILL);
   EXPECT_EQ(end(), 128 + SIGKILL);
-  EXPECT_TRUE(await([&] { return has_ended(pid); })) << "mpirun ends with its launcher";
+  EXPECT_TRUE(await([&] { return has_ended(first) && has_ended(second); })) << "mpirun ends with its launcher";
   EXPECT_EQ(run({"-n", "1"}, "true"), 0);
   EXPECT_FALSE(fs::exists(fs::path(value(slow, "ISOCHRON_CGROUP")).parent_path()));
   EXPECT_FALSE(fs::exists(fs::path(value(slow, "ISOCHRON_STEP_FILE")).parent_path()));
