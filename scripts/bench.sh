@@ -7,3 +7,4 @@ for program in build/release/bin/*_benchmark; do
   "$program" --benchmark_out="build/bench/$(basename "$program").json" --benchmark_out_format=json
 done
 .venv/bin/python -W ignore benchmarks/comm/allreduce.py --json build/bench/comm_allreduce.json
+.venv/bin/python -W ignore benchmarks/engine/ddp_step.py --json build/bench/engine_ddp_step.json

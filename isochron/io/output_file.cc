@@ -24,15 +24,16 @@ fs::path temporary_name(const fs::path& path) {
   return path.parent_path() / ("." + path.filename().string() + "." + std::to_string(getpid()) + ".tmp");
 }
 
-/// Returns once the disk holds the content of a file, or the names in a folder.
+/// Returns once the disk holds the content of a file, or the names in a folder. What has no such thing, or may be
+/// written but not read, is left to the system.
 void flush_to_disk(const fs::path& file_or_folder) {
   const int descriptor = ::open(file_or_folder.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool flushed = descriptor >= 0 && (::fsync(descriptor) == 0 || errno == EINVAL);  // EINVAL: has no such thing
+  const bool failed = descriptor < 0 ? errno != EACCES : ::fsync(descriptor) != 0 && errno != EINVAL;
   const int why = errno;
   if (descriptor >= 0) {
     ::close(descriptor);
   }
-  if (!flushed) {
+  if (failed) {
     fail(file_or_folder, std::strerror(why));
   }
 }

@@ -81,8 +81,7 @@ void add_split_group(CLI::App& command, TrainingWords& words) {
 void add_learning_group(CLI::App& command, TrainingWords& words) {
   train::Options& options = words.options;
   const std::string group = "How it learns";
-  add_choice(command, "--optimizer", options.optimizer, {"sgd", "adam", "adamw"}, "What updates the parameters")
-      ->group(group);
+  add_text(command, "--optimizer", options.optimizer, "NAME[:key=value,…]", "One of sgd, adam, adamw")->group(group);
   add_number(command, "--learning-rate", options.learning_rate, "Its learning rate, before schedule and rule")
       ->group(group);
   add_number(command, "--momentum", options.momentum, "Of sgd")->group(group);
