@@ -1,6 +1,6 @@
 // engine_ddp_step MODEL GLOBAL_BATCH STEPS exact|local: the time of a training step with images of 3 x 32 x 32 on the
-// ranks it is started on, in equal shares; BatchNorm is exact over all ranks or local to each, as in PyTorch's DDP. Rank
-// 0 prints one JSON object.
+// ranks it is started on, in equal shares; BatchNorm is exact over all ranks or local to each, as in PyTorch's DDP.
+// Rank 0 prints one JSON object.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

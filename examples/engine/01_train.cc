@@ -22,14 +22,15 @@ int main() {
   isochron::Job job({.global_batch = 256});  // joins mpirun or srun; alone it is a world of one
   job.prepare(*model, optimizer);
   for (const auto epoch : job.epochs(1)) {
-    for (const auto& [x, y] : job.loader(dataset)) {  // my share of every global batch
+    for (const auto& [x, y] : job.loader(dataset)) {                                 // my share of every global batch
       const auto loss = torch::nn::functional::cross_entropy(model->forward(x), y);  // mean over my samples
       job.backward(loss);
       optimizer.step();
       optimizer.zero_grad();
     }
     if (job.is_first()) {
-      std::cout << "epoch " << epoch << ": loss " << job.last_step().loss << ", batch sizes " << job.batch_sizes() << '\n';
+      std::cout << "epoch " << epoch << ": loss " << job.last_step().loss << ", batch sizes " << job.batch_sizes()
+                << '\n';
     }
   }
 }

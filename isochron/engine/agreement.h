@@ -10,8 +10,8 @@ namespace isochron {
 
 struct JobOptions;
 
-// Collective. All workers' descriptions, by rank, which is their id. Throws std::invalid_argument on all of them, naming
-// option, ranks and values, if they do not share what they must.
+// Collective. All workers' descriptions, by rank, which is their id. Throws std::invalid_argument on all of them,
+// naming option, ranks and values, if they do not share what they must.
 std::vector<Worker> agree(const Group& group, const JobOptions& options);
 
 // Whether some worker computes its batch in pieces. Collective.

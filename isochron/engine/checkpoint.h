@@ -19,8 +19,8 @@ struct Checkpoint {
   std::map<std::string, at::Tensor> tensors;  // on the CPU once read; any device when written
 };
 
-// Throws isochron::Error naming the file: no permission, no space. What was there before is intact then. Tensors are dense
-// and of plain numbers: others are std::invalid_argument.
+// Throws isochron::Error naming the file: no permission, no space. What was there before is intact then. Tensors are
+// dense and of plain numbers: others are std::invalid_argument.
 void write_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint);
 
 // Throws isochron::Error naming the file and the part: not a checkpoint, cut short, checksum wrong (both values).
@@ -29,8 +29,8 @@ Checkpoint read_checkpoint(const std::filesystem::path& path);
 // "step-000000120.ckpt" in a folder.
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
 
-// The newest whole checkpoint of a folder; damaged ones are passed over, each with a word to `warn`. Nothing if there is
-// none.
+// The newest whole checkpoint of a folder; damaged ones are passed over, each with a word to `warn`. Nothing if there
+// is none.
 std::optional<std::filesystem::path> latest_checkpoint(
     const std::filesystem::path& folder, const std::function<void(const std::string&)>& warn = {});
 

@@ -1,5 +1,5 @@
-// A training job: this process is one of its workers. It holds the replicated controller, deals the samples, weights and
-// averages the gradients, and keeps count of what was used.
+// A training job: this process is one of its workers. It holds the replicated controller, deals the samples, weights
+// and averages the gradients, and keeps count of what was used.
 //
 //   isochron::Job job({.global_batch = 256});              // under mpirun, srun or alone
 //   job.prepare(*model, optimizer);
@@ -88,8 +88,8 @@ struct JobOptions {
 
 class Job {
  public:
-  // Collective. Starts MPI if nobody has. Throws std::invalid_argument, on all workers, if they do not agree on what they
-  // share or their bounds cannot hold B.
+  // Collective. Starts MPI if nobody has. Throws std::invalid_argument, on all workers, if they do not agree on what
+  // they share or their bounds cannot hold B.
   explicit Job(const JobOptions& options);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;

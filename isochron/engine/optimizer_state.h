@@ -18,8 +18,8 @@ namespace isochron {
 // Throws std::invalid_argument for an optimizer of another class.
 std::map<std::string, at::Tensor> optimizer_state(const torch::optim::Optimizer& optimizer);
 
-// Replaces the state; learning rates and other options stay as they are. Throws isochron::Error if the state is of another
-// class of optimizer or of parameters of other shapes.
+// Replaces the state; learning rates and other options stay as they are. Throws isochron::Error if the state is of
+// another class of optimizer or of parameters of other shapes.
 void restore_optimizer_state(torch::optim::Optimizer& optimizer, const std::map<std::string, at::Tensor>& state);
 
 }  // namespace isochron

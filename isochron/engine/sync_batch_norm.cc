@@ -168,8 +168,8 @@ at::Tensor normalise(
       eps));
 }
 
-// (w / s) (dy - (sum dy + xhat sum dy xhat) / N): per channel a multiple of dy and a line in x. A stand-in is not in the
-// statistics, so the multiple alone remains.
+// (w / s) (dy - (sum dy + xhat sum dy xhat) / N): per channel a multiple of dy and a line in x. A stand-in is not in
+// the statistics, so the multiple alone remains.
 at::Tensor gradient_of_input(
     const at::Tensor& gradient,
     const at::Tensor& input,

@@ -7,8 +7,8 @@
 // Losses are scaled by b_k K / B and gradients averaged (data_parallel.h), so what remains is one batch of B.
 //
 // Models stay as they are: every call of PyTorch's batch_norm in training mode while a Scope is alive on this thread is
-// taken over, whether from a C++ module or from TorchScript. A layer costs one all-gather of 2 C + 1 doubles forward and
-// one all-reduce of 2 C backward, through host memory, so that workers on CPUs and GPUs mix; a group of one costs
+// taken over, whether from a C++ module or from TorchScript. A layer costs one all-gather of 2 C + 1 doubles forward
+// and one all-reduce of 2 C backward, through host memory, so that workers on CPUs and GPUs mix; a group of one costs
 // nothing. All workers must run the same layers in the same order. Second derivatives are refused.
 #pragma once
 

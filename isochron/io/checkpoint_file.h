@@ -7,8 +7,8 @@
 //             bytes of an element; u8 dimensions; u64 for each of them; u32 CRC-32 of the content
 //   content   of the parts, in the same order, without gaps
 //
-// Whatever the bytes, the answer is what was written or isochron::Error naming the file and what is wrong with it. Sizes
-// are compared with the file's before memory is taken. The types mean nothing here.
+// Whatever the bytes, the answer is what was written or isochron::Error naming the file and what is wrong with it.
+// Sizes are compared with the file's before memory is taken. The types mean nothing here.
 #pragma once
 
 #include <cstddef>

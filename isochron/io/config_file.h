@@ -1,7 +1,7 @@
 // A configuration file: options of a command as TOML, one key each, such as `global-batch = 256`.
 //
-// Whatever the bytes, the answer is a list of texts as they could stand on a command line, or std::invalid_argument with
-// "FILE:LINE: …". What the keys mean is the command's business. toml_file.h has the limits.
+// Whatever the bytes, the answer is a list of texts as they could stand on a command line, or std::invalid_argument
+// with "FILE:LINE: …". What the keys mean is the command's business. toml_file.h has the limits.
 #pragma once
 
 #include <cstdint>

@@ -39,8 +39,8 @@ struct Stage {
 [[nodiscard]] LaneResult make_result(
     const std::string& label, const LaneLog& log, std::span<const Stage> stages, double target);
 
-/// The best efficiency that the noise permits: ideal over the expected maximum of the workers' times, each with the mean
-/// and spread that it showed in `log`, a run with the oracle's split. None if there are too few steps.
+/// The best efficiency that the noise permits: ideal over the expected maximum of the workers' times, each with the
+/// mean and spread that it showed in `log`, a run with the oracle's split. None if there are too few steps.
 [[nodiscard]] std::optional<double> noise_bound(const LaneLog& log, std::span<const Stage> stages);
 
 /// Of equally named results, field by field.

@@ -22,35 +22,35 @@ bool is_first_here() {
   return rank == nullptr || std::string_view(rank) == "0";
 }
 
-/// Whether another worker has spoken. MPI may not have been started, or may be the trouble, so they agree through a
-/// file in the folder that mpirun keeps for the job. The lock lasts until this process ends: whoever comes second ends
-/// later, and cannot make mpirun end the first one before it has spoken.
-bool another_has_spoken() {
+/// Shows `text` unless another worker has spoken. MPI may not have been started, or may be the trouble, so they agree
+/// through a file in the folder that mpirun keeps for the job. The lock lasts until this one has spoken: whoever comes
+/// second ends later, and cannot make mpirun end the first one before. No longer, since the first may wait for the
+/// second in MPI's own end.
+void speak_once(const std::string& text) {
   const char* const folder = std::getenv("PMIX_SERVER_TMPDIR");
-  if (folder == nullptr) {
-    return false;
-  }
-  const std::string path = std::string(folder) + "/isochron-complaint";
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  const std::string path = std::string(folder == nullptr ? "" : folder) + "/isochron-complaint";
+  const int file = folder == nullptr ? -1 : ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
   struct stat status{};
-  if (file < 0 || ::flock(file, LOCK_EX) != 0 || ::fstat(file, &status) != 0) {
-    return false;
+  const bool locked = file >= 0 && ::flock(file, LOCK_EX) == 0 && ::fstat(file, &status) == 0;
+  if (!locked || (status.st_size == 0 && ::write(file, "1", 1) == 1)) {
+    std::cerr << text << std::flush;
   }
-  return status.st_size > 0 || ::write(file, "1", 1) != 1;
+  if (file >= 0) {
+    ::close(file);
+  }
 }
 
 }  // namespace
 
 void complain(const std::string& text, int status) {
-  if (status == cli::kBadUsage) {
-    if (!is_first_here()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    }
-    if (another_has_spoken()) {
-      return;
-    }
+  if (status != cli::kBadUsage) {
+    std::cerr << text << std::flush;
+    return;
   }
-  std::cerr << text << std::flush;
+  if (!is_first_here()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  speak_once(text);
 }
 
 }  // namespace isochron::worker

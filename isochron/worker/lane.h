@@ -21,8 +21,8 @@ struct Lane {
 };
 
 /// "uniform,omnilearn:dead-band=0.1+mean,omnilearn+linear,isochron": policies as everywhere, each followed by what
-/// differs from `defaults`: exact or mean weights, a learning-rate rule. Throws std::invalid_argument naming what is not
-/// permitted.
+/// differs from `defaults`: exact or mean weights, a learning-rate rule. Throws std::invalid_argument naming what is
+/// not permitted.
 [[nodiscard]] std::vector<Lane> parse_lanes(const std::string& text, const Lane& defaults);
 
 struct Evaluated {

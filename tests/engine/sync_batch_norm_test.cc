@@ -149,8 +149,8 @@ TEST(SyncBatchNormTest, AllRanksStayBitIdentical) {
   expect_same_bits_everywhere(worker.model->buffers());
 }
 
-// Gradient of the input, then gradients of parameters and running statistics, after three passes of a layer for the loss
-// sum((y * factors)^2).
+// Gradient of the input, then gradients of parameters and running statistics, after three passes of a layer for the
+// loss sum((y * factors)^2).
 struct Outcome {
   at::Tensor output;
   at::Tensor by_input;

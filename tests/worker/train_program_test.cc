@@ -126,6 +126,14 @@ TEST_F(TrainProgramTest, ReportsBadUsageOnceHoweverManyRanks) {
   EXPECT_EQ(std::ranges::count(outcome.errors, '\n'), 2) << outcome.errors;
 }
 
+// MPI runs by then, and its end waits for all ranks.
+TEST_F(TrainProgramTest, EndsWhenTheWorkersTogetherCannotTakeTheBatch) {
+  const Outcome outcome = run_ranks(3, kSmall + "--max-batch 1");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.errors, StartsWith("isochron: the workers can take at most 3 samples together"));
+  EXPECT_EQ(std::ranges::count(outcome.errors, '\n'), 2) << outcome.errors;
+}
+
 TEST_F(TrainProgramTest, ReportsWhatOnlyRankZeroCanSeeOnce) {
   const Outcome outcome = run_ranks(3, kSmall + "--log none/run.jsonl");
   EXPECT_EQ(outcome.status, 2);
@@ -210,6 +218,40 @@ TEST_F(TrainProgramTest, SaysWhatIsNotPermitted) {
   expect_refusal("--max-batch 8", "the workers can take at most 8 samples together (sum of max_batch), but");
   expect_refusal("--target-accuracy 2", "--target-accuracy is 2; permitted: 0 to 1");
   expect_refusal("--log x --json x", "'x' is given for two outputs; permitted: a file of its own for each");
+}
+
+// On an emulated cluster: equal batches, isochron and the oracle see the same samples.
+TEST_F(TrainProgramTest, ComparesPoliciesOnTheSameSamples) {
+  write("pair.toml", "[[worker]]\ncores = 0.5\n[[worker]]\ncores = 0.1\n");
+  const std::string words =
+      "compare" + kSmall.substr(5) +
+      "--cluster pair.toml --policy uniform,isochron+linear,oracle --steps 12 --turn 4 --rounds 2 "
+      "--solo-seconds 0.2 --logs logs --json result.json";
+  const Outcome outcome = run(words);
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, HasSubstr("of oracle"));
+  const json document = json::parse(content(folder_ / "result.json"));
+  ASSERT_EQ(document["results"].size(), 3U);
+  EXPECT_EQ(document["results"][1]["policy"], "isochron+linear");
+  EXPECT_EQ(document["results"][1]["rounds"].size(), 2U);
+  EXPECT_GT(document["results"][0]["efficiency"], 0.0);
+  const auto uniform = steps("logs/uniform.1.jsonl");
+  const auto balanced = steps("logs/isochron+linear.2.jsonl");
+  ASSERT_EQ(uniform.size(), 12U);
+  ASSERT_EQ(balanced.size(), 12U);
+  expect_whole_epochs(balanced);
+  EXPECT_NEAR(uniform.front().loss, balanced.front().loss, 1e-5);
+  EXPECT_NEAR(uniform.back().loss, balanced.back().loss, 1e-3);
+}
+
+TEST_F(TrainProgramTest, RefusesAComparisonBeforeItStarts) {
+  const auto refused = [&](const std::string& words) { return run("compare --dataset synthetic " + words).errors; };
+  EXPECT_THAT(refused("--policy swift"), HasSubstr("--policy: policy is 'swift'; permitted: "));
+  EXPECT_THAT(refused("--steps 0"), HasSubstr("--steps is 0; permitted: 1 or more"));
+  EXPECT_THAT(refused("--policy oracle --solo-seconds 0"), HasSubstr("--solo-seconds is 0; permitted"));
+  EXPECT_THAT(refused("--resume auto"), HasSubstr("--resume is given; permitted: with 'isochron train'"));
+  EXPECT_THAT(refused("--cluster spot"), HasSubstr("permitted: speeds that change at steps"));
+  EXPECT_THAT(refused("--json none/result.json"), HasSubstr("--json is 'none/result.json'"));
 }
 
 }  // namespace
