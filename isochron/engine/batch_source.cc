@@ -86,7 +86,7 @@ Batch BatchSource::take(const Sampler& sampler, std::span<const std::int64_t> ba
   return as_tensors(samples, labels);
 }
 
-Batch BatchSource::as_tensors(at::Tensor samples, at::Tensor labels) const {
+Batch BatchSource::as_tensors(at::Tensor samples, const at::Tensor& labels) const {
   samples = samples.to(device_, /*non_blocking=*/true);
   if (samples.scalar_type() == at::kByte) {
     samples = samples.to(at::kFloat).div_(255);

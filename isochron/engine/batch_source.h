@@ -31,7 +31,7 @@ class BatchSource {
   Batch take(const Sampler& sampler, std::span<const std::int64_t> batch_sizes, std::size_t worker);
 
  private:
-  Batch as_tensors(at::Tensor samples, at::Tensor labels) const;
+  Batch as_tensors(at::Tensor samples, const at::Tensor& labels) const;
 
   std::shared_ptr<const data::Dataset> dataset_;
   data::SampleStream stream_;
