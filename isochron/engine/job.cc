@@ -177,6 +177,7 @@ class Job::Impl {
       throw std::logic_error("the loader went on to the next step before backward()");
     }
     phase_ = Phase::kBetween;  // whatever happens below, this step is not finished twice
+    rate_->restore();
     const std::vector<Report> reports = exchange_->wait();
     exchange_.reset();
     check_agreement(reports, step());

@@ -5,17 +5,22 @@
 namespace isochron {
 
 void LearningRate::apply(double factor) {
-  auto& parameter_groups = optimizer_->param_groups();
-  groups_.resize(parameter_groups.size());
-  for (std::size_t i = 0; i < groups_.size(); ++i) {
-    auto& options = parameter_groups[i].options();
-    Group& group = groups_[i];
-    if (options.get_lr() != group.applied) {
-      group.base = options.get_lr();
-    }
-    group.applied = group.base * factor;
-    options.set_lr(group.applied);
+  restore();  // a step that was begun and dealt again
+  for (auto& parameters : optimizer_->param_groups()) {
+    const double base = parameters.options().get_lr();
+    groups_.push_back({.base = base, .applied = base * factor});
+    parameters.options().set_lr(base * factor);
   }
+}
+
+void LearningRate::restore() {
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    auto& options = optimizer_->param_groups()[i].options();
+    if (options.get_lr() == groups_[i].applied) {
+      options.set_lr(groups_[i].base);
+    }
+  }
+  groups_.clear();
 }
 
 }  // namespace isochron

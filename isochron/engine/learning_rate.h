@@ -1,5 +1,8 @@
-// Multiplies the learning rate that the user set by the job's factor, without taking it out of the user's hands: a
-// change between two steps (a scheduler, a plain set_lr) is noticed and becomes the new base.
+// Multiplies the learning rate that the user set by the job's factor for the length of a step; between two steps the
+// optimizer has the user's own rate, for schedulers to read and change.
+//
+// A change in the middle of a step, after the optimizer's, is kept too, unless it is to the very rate in force: set
+// rates between steps where a factor is in use.
 #pragma once
 
 #include <vector>
@@ -15,17 +18,18 @@ class LearningRate {
   // `optimizer` must outlive this.
   explicit LearningRate(torch::optim::Optimizer& optimizer) : optimizer_(&optimizer) {}
 
-  // Sets every group's rate to its base times `factor`.
+  // Every group's rate times `factor`, until restore().
   void apply(double factor);
+  void restore();
 
  private:
   struct Group {
     double base = 0.0;
-    double applied = 0.0;  // what we set last; anything else was set by the user
+    double applied = 0.0;
   };
 
   torch::optim::Optimizer* optimizer_;
-  std::vector<Group> groups_;
+  std::vector<Group> groups_;  // empty between steps
 };
 
 }  // namespace isochron

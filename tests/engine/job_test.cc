@@ -308,6 +308,30 @@ TEST(JobTest, AStopOnOneWorkerEndsTheLoopsOfAllAtTheSameStep) {
   EXPECT_EQ(job.stop_signal(), SIGTERM);
 }
 
+// B is twice the batch that the rate was tuned for. The schedule doubles the rate between the steps, so that the second
+// base equals what was in force in the first step.
+TEST(JobTest, TheLearningRateFollowsTheBatchAndTheScheduleAlike) {
+  auto model = make_model(3);
+  auto optimizer = make_optimizer(model);
+  auto& rate = optimizer.param_groups().front().options();
+  Job job(
+      {.global_batch = kGlobalBatch,
+       .policy = kUneven,
+       .rate = {.rule = RateRule::kLinear, .reference_batch = kGlobalBatch / 2}});
+  job.prepare(*model, optimizer);
+  std::vector<double> in_force;
+  rate.set_lr(0.01);
+  for (const auto& [x, y] : job.loader(images(192))) {
+    job.backward(loss_of(model, x, y));
+    in_force.push_back(rate.get_lr());
+    optimizer.step();
+    optimizer.zero_grad();
+    job.finish_step();
+    rate.set_lr(2 * rate.get_lr());
+  }
+  EXPECT_THAT(in_force, ::testing::ElementsAre(0.02, 0.04, 0.08));
+}
+
 TEST(JobTest, ARestoredJobGoesOnBitByBit) {
   const auto dataset = images(1000);
   const auto file = std::filesystem::path(ISOCHRON_TEST_DATA) / "job_test.ckpt";
