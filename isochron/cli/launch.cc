@@ -95,9 +95,7 @@ void run(const Request& request, const CLI::App& program) {
   if (request.workers > 0) {
     options.workers = request.workers;
   }
-  options.throttle = request.throttle == "auto"     ? emulate::Throttle::kAuto
-                     : request.throttle == "cgroup" ? emulate::Throttle::kCgroup
-                                                    : emulate::Throttle::kDutyCycle;
+  options.throttle = emulate::parse_throttle(request.throttle);
   options.period_microseconds = request.period_ms * 1000;
   options.mpirun = request.mpirun;
   options.mpirun_options = request.mpirun_options;

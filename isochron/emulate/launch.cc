@@ -185,6 +185,19 @@ void remove_orphans(const std::optional<CgroupTree>& tree) {
 
 }  // namespace
 
+Throttle parse_throttle(const std::string& name) {
+  if (name == "auto") {
+    return Throttle::kAuto;
+  }
+  if (name == "cgroup") {
+    return Throttle::kCgroup;
+  }
+  if (name == "duty-cycle") {
+    return Throttle::kDutyCycle;
+  }
+  throw std::invalid_argument("throttle is '" + name + "'; permitted: auto, cgroup, duty-cycle");
+}
+
 void LaunchOptions::validate() const {
   require(workers >= 1, "workers", std::to_string(workers), "1 or more");
   require(!command.empty(), "command", "empty", "a program and its arguments");

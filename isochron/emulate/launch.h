@@ -15,6 +15,9 @@ namespace isochron::emulate {
 
 enum class Throttle : std::uint8_t { kAuto, kCgroup, kDutyCycle };
 
+// Throws std::invalid_argument naming the value and the permitted names: auto, cgroup, duty-cycle.
+Throttle parse_throttle(const std::string& name);
+
 struct LaunchOptions {
   std::int64_t workers = 1;                     // ranks; with a cluster: its number of workers
   std::optional<sim::ClusterSpec> cluster;      // none: no limits

@@ -136,9 +136,7 @@ int start_workers(const Request& request, const ComparisonOptions& options) {
   emulate::LaunchOptions launch;
   launch.cluster = options.cluster;
   launch.workers = std::ssize(options.cluster.workers);
-  launch.throttle = request.throttle == "auto"     ? emulate::Throttle::kAuto
-                    : request.throttle == "cgroup" ? emulate::Throttle::kCgroup
-                                                   : emulate::Throttle::kDutyCycle;
+  launch.throttle = emulate::parse_throttle(request.throttle);
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   launch.program = self.parent_path() / "isochron";
   launch.command = {self.string()};

@@ -1,16 +1,13 @@
 // Runs the real program and looks at its output, its error line and its exit status.
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 
-#include "tests/own_path.h"
+#include "tests/shell_test.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <sys/wait.h>
 
 #include "isochron/io/cluster_file.h"
 #include "isochron/io/run_log_reader.h"
@@ -26,39 +23,10 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-struct Outcome {
-  int status = -1;
-  std::string output;
-  std::string errors;
-};
-
-std::string content(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-class ProgramTest : public testing::Test {
+class ProgramTest : public ShellTest {
  protected:
-  void SetUp() override {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  /// Runs `isochron ARGUMENTS` by the shell, in a folder of the test's own.
-  [[nodiscard]] Outcome run(const std::string& arguments) const {
-    const fs::path base = fs::path(folder_).concat(".captured");
-    const std::string command = "cd '" + folder_.string() + "' && '" ISOCHRON_PROGRAM "' " + arguments + " >'" +
-                                base.string() + ".out' 2>'" + base.string() + ".err' </dev/null";
-    const int status = std::system(command.c_str());  // NOLINT(bugprone-command-processor): the test's own words
-    Outcome outcome{
-        .status = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-        .output = content(base.string() + ".out"),
-        .errors = content(base.string() + ".err")};
-    fs::remove(base.string() + ".out");
-    fs::remove(base.string() + ".err");
-    return outcome;
-  }
+  /// `isochron ARGUMENTS`.
+  [[nodiscard]] Outcome run(const std::string& arguments) const { return shell("'" ISOCHRON_PROGRAM "' " + arguments); }
 
   /// Bad input: one line that starts with `message`, a hint, status 2, nothing on standard output, no file left.
   void expect_refusal(const std::string& arguments, const std::string& message) const {
@@ -79,8 +47,6 @@ class ProgramTest : public testing::Test {
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(folder_ / name, std::ios::binary) << text;
   }
-
-  const fs::path folder_ = own_path();
 };
 
 TEST_F(ProgramTest, PrintsHelpAndVersion) {

@@ -1,19 +1,16 @@
 // Runs the real program, alone and with real ranks, and looks at what it writes, says and ends with.
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <numeric>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "tests/own_path.h"
+#include "tests/shell_test.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <sys/wait.h>
 
 #include "isochron/io/run_log_reader.h"
 
@@ -31,38 +28,15 @@ const std::string kSmall =
     "train --dataset synthetic --model mlp:hidden=16 --train-samples 1000 --test-samples 200 --global-batch 30 "
     "--learning-rate 0.02 --timeout 60 ";
 
-struct Outcome {
-  int status = -1;
-  std::string output;
-  std::string errors;
-};
-
-std::string content(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-class TrainProgramTest : public testing::Test {
+class TrainProgramTest : public ShellTest {
  protected:
-  void SetUp() override {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
+  // A hang must fail, not last.
+  [[nodiscard]] Outcome limited(const std::string& words) const {
+    return shell("OMP_NUM_THREADS=1 timeout 100 " + words);
   }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  /// By the shell, in a folder of the test's own.
-  [[nodiscard]] Outcome shell(const std::string& words) const {
-    const std::string command =
-        "cd '" + folder_.string() + "' && OMP_NUM_THREADS=1 timeout 100 " + words + " >.out 2>.err </dev/null";
-    const int status = std::system(command.c_str());  // NOLINT(bugprone-command-processor): the test's own words
-    return {
-        .status = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-        .output = content(folder_ / ".out"),
-        .errors = content(folder_ / ".err")};
-  }
-  [[nodiscard]] Outcome run(const std::string& words) const { return shell("'" ISOCHRON_PROGRAM "' " + words); }
+  [[nodiscard]] Outcome run(const std::string& words) const { return limited("'" ISOCHRON_PROGRAM "' " + words); }
   [[nodiscard]] Outcome run_ranks(int ranks, const std::string& words) const {
-    return shell(ISOCHRON_MPIRUN " " + std::to_string(ranks) + " '" ISOCHRON_PROGRAM "' " + words);
+    return limited(ISOCHRON_MPIRUN " " + std::to_string(ranks) + " '" ISOCHRON_PROGRAM "' " + words);
   }
 
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
@@ -78,8 +52,6 @@ class TrainProgramTest : public testing::Test {
     }
     return steps;
   }
-
-  const fs::path folder_ = own_path();
 };
 
 /// Steps 0, 1, 2 …, and every sample of every epoch in one of them.
@@ -150,7 +122,7 @@ TEST_F(TrainProgramTest, StopsOnSigtermAndGoesOnWithOtherRanks) {
       "fi\n"
       "exec '" ISOCHRON_PROGRAM "' " +
           kSmall + "--epochs 100000 --log run.jsonl --checkpoints saved\n");
-  const Outcome stopped = shell(ISOCHRON_MPIRUN " 3 sh worker.sh");
+  const Outcome stopped = limited(ISOCHRON_MPIRUN " 3 sh worker.sh");
   EXPECT_EQ(stopped.status, 143) << stopped.errors;
   EXPECT_THAT(stopped.errors, HasSubstr("stopped by signal 15 after "));
   const std::size_t done = steps("run.jsonl").size();
@@ -173,7 +145,7 @@ TEST_F(TrainProgramTest, StopsOnSigint) {
       "(until [ \"$(cat run.jsonl | wc -l)\" -ge 3 ]; do sleep 0.02; done; kill -INT $$) 2>/dev/null &\n"
       "exec '" ISOCHRON_PROGRAM "' " +
           kSmall + "--epochs 100000 --log run.jsonl --quiet\n");
-  const Outcome outcome = shell("bash worker.sh");
+  const Outcome outcome = limited("bash worker.sh");
   EXPECT_EQ(outcome.status, 130) << outcome.errors;
   EXPECT_THAT(outcome.output + outcome.errors, IsEmpty());
 }
