@@ -14,13 +14,14 @@ namespace isochron {
 struct Peer {
   int rank = 0;
   std::string host;
+  int process = 0;  // its number on that host
 };
 
 class PeerError : public Error {
  public:
   PeerError(const std::string& message, std::vector<Peer> peers) : Error(message), peers_(std::move(peers)) {}
 
-  // Those that were waited for; empty if it is not known who.
+  // The lost ones; of a time-out those who keep the others waiting. Empty if it is not known who.
   const std::vector<Peer>& peers() const { return peers_; }
 
  private:

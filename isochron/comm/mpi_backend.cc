@@ -129,6 +129,7 @@ class MpiBackend : public c10d::Backend {
   const std::string getBackendName() const override { return "isochron-mpi"; }  // NOLINT: PyTorch's signature
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
   void abort() override { progress_->abort(); }
+  std::vector<Peer> suspects() { return progress_->suspects(); }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override {
     return reduce_everywhere(tensors, opts, c10d::OpType::ALLREDUCE);
@@ -444,7 +445,11 @@ void MpiBackendOptions::validate() const {
 
 c10::intrusive_ptr<c10d::Backend> make_mpi_backend(MPI_Comm comm, const MpiBackendOptions& options) {
   options.validate();
-  return c10::make_intrusive<MpiBackend>(std::make_unique<Progress>(comm, options.backoff), options);
+  return c10::make_intrusive<MpiBackend>(std::make_unique<Progress>(comm, options.backoff, options.watch), options);
+}
+
+std::vector<Peer> suspects(c10d::Backend& backend) {
+  return dynamic_cast<MpiBackend&>(backend).suspects();
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Backend>& backend) {

@@ -14,6 +14,7 @@
 #include <mpi.h>
 
 #include "isochron/comm/backoff.h"
+#include "isochron/comm/progress.h"
 
 namespace c10d {
 class Backend;
@@ -34,6 +35,7 @@ struct MpiBackendOptions {
   // Size of a piece of a collective, 1 KiB to 1 GiB.
   std::int64_t piece_bytes = std::int64_t{4} << 20;
   Backoff backoff;
+  SlowWatch watch;
   // Told about every operation that succeeded, on the progress thread; empty: nobody is.
   std::function<void(const OperationTimes&)> observer;
 
@@ -43,6 +45,9 @@ struct MpiBackendOptions {
 
 // Collective over `comm`, which is duplicated. The MPI session must outlive the backend.
 c10::intrusive_ptr<c10d::Backend> make_mpi_backend(MPI_Comm comm, const MpiBackendOptions& options = {});
+
+// Those who keep the others waiting (see Progress); of a backend from make_mpi_backend.
+std::vector<Peer> suspects(c10d::Backend& backend);
 
 // A group, as c10d::Reducer wants it, whose CPU and CUDA tensors both go through `backend`.
 c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Backend>& backend);

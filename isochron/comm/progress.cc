@@ -1,6 +1,8 @@
 #include "isochron/comm/progress.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <utility>
 
 #include <mpi.h>
@@ -16,6 +18,10 @@ using namespace std::chrono_literals;
 // An idle thread looks this often whether a peer asks for it.
 constexpr auto kIdlePause = 50ms;
 constexpr auto kRollCallPatience = 1000ms;
+// Before somebody is merely named, since nothing else is looked after meanwhile.
+constexpr auto kNamingPatience = 300ms;
+// A rank whose communication has failed: no collective can be ahead of that.
+constexpr auto kGaveUp = std::numeric_limits<std::int64_t>::max();
 // After a revocation requests ended within 18 ms wherever it was measured.
 constexpr auto kDrainPatience = 1000ms;
 
@@ -29,9 +35,25 @@ std::string seconds(std::chrono::milliseconds time) {
   return text;
 }
 
+// A worker behind others that are silent may itself be waiting for them.
+std::vector<Peer> pick_suspects(const std::vector<RollCall::Missing>& missing) {
+  std::int64_t least = kGaveUp;
+  for (const auto& [peer, started] : missing) {
+    least = std::min(least, started.value_or(-1));
+  }
+  std::vector<Peer> suspects;
+  for (const auto& [peer, started] : missing) {
+    if (started.value_or(-1) == least) {
+      suspects.push_back(peer);
+    }
+  }
+  return suspects;
+}
+
 }  // namespace
 
-Progress::Progress(MPI_Comm parent, Backoff backoff) : backoff_(backoff), roll_call_(parent) {
+Progress::Progress(MPI_Comm parent, Backoff backoff, SlowWatch watch)
+    : backoff_(backoff), watch_(std::move(watch)), roll_call_(parent) {
   check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   thread_ = std::thread([this] { run(); });
@@ -77,6 +99,8 @@ void Progress::run() {
       moved = Clock::now();
     }
     check_deadlines(Clock::now());
+    check_patience(Clock::now());
+    answer_questions();
     roll_call_.serve(collectives_started_);
   }
 }
@@ -85,7 +109,9 @@ bool Progress::take_work(std::deque<Operation>& fresh, std::chrono::nanoseconds 
   std::unique_lock lock(mutex_);
   // Once it ends there is nobody left to wake it.
   if (pause > 0ns) {
-    wake_.wait_for(lock, pause, [this] { return !queue_.empty() || abort_ || (stop_ && in_flight_.empty()); });
+    wake_.wait_for(lock, pause, [this] {
+      return !queue_.empty() || abort_ || !questions_.empty() || (stop_ && in_flight_.empty());
+    });
   }
   fresh.swap(queue_);
   if (std::exchange(abort_, false)) {
@@ -102,7 +128,8 @@ void Progress::start(Operation operation) {
     return;
   }
   collectives_started_ += operation.partners == Operation::Partners::kAll ? 1 : 0;
-  in_flight_.push_back({std::move(operation), {}, Clock::now()});
+  const auto now = Clock::now();
+  in_flight_.push_back({std::move(operation), {}, now, now});
   InFlight& flight = in_flight_.back();
   flight.deadline += flight.operation.timeout;
   try {
@@ -129,6 +156,7 @@ bool Progress::advance() {
     flight = in_flight_.erase(flight);
     finished.operation.done(nullptr, source);
     moved = true;
+    told_ = false;
   }
   return moved;
 }
@@ -175,6 +203,42 @@ void Progress::check_deadlines(Clock::time_point now) {
   }
 }
 
+void Progress::check_patience(Clock::time_point now) {
+  if (in_flight_.empty() || told_ || !watch_.patience) {
+    return;
+  }
+  const InFlight& oldest = in_flight_.front();
+  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - oldest.started);
+  if (oldest.operation.partners == Operation::Partners::kAll && waited >= watch_.patience()) {
+    told_ = true;
+    const auto missing = roll_call_.ask(collectives_started_, kNamingPatience);
+    if (!missing.empty()) {
+      watch_.tell(pick_suspects(missing), waited);
+    }
+  }
+}
+
+std::vector<Peer> Progress::suspects() {
+  std::future<std::vector<Peer>> answer;
+  {
+    const std::lock_guard lock(mutex_);
+    answer = questions_.emplace_back().get_future();
+  }
+  wake_.notify_one();
+  return answer.get();
+}
+
+void Progress::answer_questions() {
+  std::vector<std::promise<std::vector<Peer>>> questions;
+  {
+    const std::lock_guard lock(mutex_);
+    questions.swap(questions_);
+  }
+  for (auto& question : questions) {
+    question.set_value(pick_suspects(roll_call_.ask(collectives_started_, kRollCallPatience)));
+  }
+}
+
 TimeoutError Progress::timed_out(const Operation& operation) {
   std::string text = operation.name + " timed out after " + seconds(operation.timeout);
   std::vector<Peer> peers;
@@ -190,6 +254,7 @@ TimeoutError Progress::timed_out(const Operation& operation) {
                              std::to_string(collectives_started_) + ")";
       peers.push_back(peer);
     }
+    peers = pick_suspects(missing);
     if (peers.empty()) {
       text += "; every rank is there by now: the time-out is too short";
     }
@@ -200,6 +265,7 @@ TimeoutError Progress::timed_out(const Operation& operation) {
 void Progress::fail(std::exception_ptr error) {
   if (!failure_) {
     failure_ = std::move(error);
+    collectives_started_ = kGaveUp;
     revoke(comm_);
     drain();
   }

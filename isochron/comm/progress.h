@@ -6,6 +6,7 @@
 //   b) the communicator is revoked, where MPI can, so that the other ranks fail too instead of waiting;
 //   c) every started request is tested until it ends, since MPI may still write to its buffer;
 //   d) everything in flight, queued or submitted later reports the same error.
+// It goes on answering roll calls until it is destroyed, so that those who still wait for others can find out for whom.
 // Thread-safe.
 #pragma once
 
@@ -15,6 +16,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <future>
 #include <list>
 #include <mutex>
 #include <string>
@@ -44,10 +46,16 @@ struct Operation {
   std::function<void(std::exception_ptr error, int source)> done;
 };
 
+// Who should hear that a collective takes long, and when. Both are called on the progress thread.
+struct SlowWatch {
+  std::function<std::chrono::milliseconds()> patience;  // none: nobody is told
+  std::function<void(const std::vector<Peer>& suspects, std::chrono::milliseconds waited)> tell;
+};
+
 class Progress {
  public:
   // Collective over `parent`, which is duplicated.
-  Progress(MPI_Comm parent, Backoff backoff);
+  Progress(MPI_Comm parent, Backoff backoff, SlowWatch watch = {});
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   // Waits for what is in flight, each operation up to its time-out.
@@ -59,6 +67,10 @@ class Progress {
   // Ends everything with an error now. Returns at once.
   void abort();
 
+  // Those who keep the others waiting: who is silent, or else who is furthest behind; one whose communication has
+  // failed is ahead of everybody. May take a second.
+  std::vector<Peer> suspects();
+
   int rank() const { return roll_call_.rank(); }
   int size() const { return roll_call_.size(); }
 
@@ -67,6 +79,7 @@ class Progress {
   struct InFlight {
     Operation operation;
     Operation::Requests requests;
+    Clock::time_point started;
     Clock::time_point deadline;
   };
 
@@ -78,6 +91,8 @@ class Progress {
   bool advance();
   bool test(InFlight& flight, int& source);
   void check_deadlines(Clock::time_point now);
+  void check_patience(Clock::time_point now);
+  void answer_questions();
   TimeoutError timed_out(const Operation& operation);
   PeerLostError lost(const Operation& operation, const std::string& reason) const;
   void fail(std::exception_ptr error);
@@ -85,6 +100,8 @@ class Progress {
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   const Backoff backoff_;
+  const SlowWatch watch_;
+  bool told_ = false;  // since something last ended
   RollCall roll_call_;
   std::int64_t collectives_started_ = 0;
   std::list<InFlight> in_flight_;
@@ -95,6 +112,7 @@ class Progress {
   std::deque<Operation> queue_;
   bool stop_ = false;
   bool abort_ = false;
+  std::vector<std::promise<std::vector<Peer>>> questions_;  // for suspects
 
   std::thread thread_;
 };

@@ -4,6 +4,8 @@
 #include <array>
 #include <thread>
 
+#include <unistd.h>
+
 #include "isochron/comm/mpi_call.h"
 
 namespace isochron {
@@ -12,20 +14,23 @@ namespace {
 constexpr int kQuestion = 1;
 constexpr int kAnswer = 2;
 
-std::vector<Peer> gather_hosts(MPI_Comm comm, int size) {
-  using Name = std::array<char, MPI_MAX_PROCESSOR_NAME>;
-  Name mine{};
+std::vector<Peer> gather_peers(MPI_Comm comm, int size) {
+  struct Address {
+    std::array<char, MPI_MAX_PROCESSOR_NAME> host{};
+    int process = 0;
+  };
+  Address mine{.process = getpid()};
   int length = 0;
-  MPI_Get_processor_name(mine.data(), &length);
-  std::vector<Name> names(static_cast<std::size_t>(size));
+  MPI_Get_processor_name(mine.host.data(), &length);
+  std::vector<Address> addresses(static_cast<std::size_t>(size));
   check_mpi(
-      MPI_Allgather(
-          mine.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, comm),
+      MPI_Allgather(&mine, sizeof mine, MPI_BYTE, addresses.data(), sizeof mine, MPI_BYTE, comm),
       "MPI_Allgather of host names");
   std::vector<Peer> peers;
-  peers.reserve(names.size());
-  for (const Name& name : names) {
-    peers.push_back({.rank = static_cast<int>(peers.size()), .host = name.data()});
+  peers.reserve(addresses.size());
+  for (const Address& address : addresses) {
+    peers.push_back(
+        {.rank = static_cast<int>(peers.size()), .host = address.host.data(), .process = address.process});
   }
   return peers;
 }
@@ -50,7 +55,7 @@ RollCall::RollCall(MPI_Comm parent) {
   int size = 0;
   MPI_Comm_size(comm_, &size);
   MPI_Comm_rank(comm_, &rank_);
-  peers_ = gather_hosts(comm_, size);
+  peers_ = gather_peers(comm_, size);
   post_receive();
 }
 

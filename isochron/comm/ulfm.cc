@@ -4,6 +4,8 @@
 
 #include <mpi-ext.h>
 
+#include "isochron/comm/mpi_call.h"
+
 namespace isochron {
 
 bool has_ulfm() {
@@ -30,6 +32,27 @@ std::vector<int> failed_ranks(MPI_Comm comm) {
   MPI_Group_free(&failed);
   MPI_Group_free(&all);
   return ranks;
+}
+
+MPI_Comm shrink(MPI_Comm comm) {
+  MPI_Comm survivors = MPI_COMM_NULL;
+  check_mpi(MPIX_Comm_shrink(comm, &survivors), "MPIX_Comm_shrink");
+  MPI_Comm_set_errhandler(survivors, MPI_ERRORS_RETURN);
+  return survivors;
+}
+
+Vote::Vote(MPI_Comm comm, bool in_favour) : flag_(in_favour ? 1 : 0) {
+  ended_ = MPIX_Comm_iagree(comm, &flag_, &request_) != MPI_SUCCESS;
+}
+
+bool Vote::test() {
+  int ended = 0;
+  if (!ended_) {
+    const int code = MPI_Test(&request_, &ended, MPI_STATUS_IGNORE);
+    ended_ = code != MPI_SUCCESS || ended != 0;
+    won_ = code == MPI_SUCCESS && ended != 0 && flag_ != 0;
+  }
+  return ended_;
 }
 
 }  // namespace isochron

@@ -20,6 +20,7 @@ struct Worker {
   std::int64_t max_batch = kNoLimit;  // memory ceiling, >= min_batch
   std::int64_t granularity = 1;       // batch sizes are multiples of it, >= 1
   double offset_seconds = 0.0;        // communication of this worker that cannot overlap with computing, >= 0
+  std::string name;                   // for people; may be empty
 };
 
 struct Roster {

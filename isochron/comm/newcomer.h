@@ -1,0 +1,82 @@
+// How a process comes into a job that is running.
+//
+//   first worker                                   new process
+//   MPI_Comm_spawn, beside the training      -->   starts, opens its data, makes its model
+//   receives the introduction                <--   introduces itself: who it is and what it was told
+//   "come" when all are between two steps    -->   both sides merge: World::admit() and Admission::enter()
+//
+// The others train on all the while; only the merging is collective.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <mpi.h>
+
+#include "isochron/comm/error.h"
+
+namespace isochron {
+
+// Collective over `world`, for all but its rank 0, which calls Newcomer::merge(): the world and the newcomer, who is
+// its last rank. Throws PeerLostError.
+MPI_Comm merge_newcomer(MPI_Comm world);
+
+// The first worker's side.
+class Newcomer {
+ public:
+  // Starts the words as a process of this MPI job, on `host` unless that is empty. Returns at once.
+  explicit Newcomer(std::vector<std::string> words, std::string host = {});
+  Newcomer(const Newcomer&) = delete;
+  Newcomer& operator=(const Newcomer&) = delete;
+  // Tells it that there is no job left to join, if nobody has told it anything yet.
+  ~Newcomer();
+
+  enum class Status : std::uint8_t { kComing, kReady, kFailed };
+  Status status() const { return status_; }
+  // Once it is ready.
+  const std::string& introduction() const { return introduction_; }
+  // Once it has failed.
+  const std::string& failure() const { return failure_; }
+
+  // It is told why and ends.
+  void refuse(const std::string& reason);
+  // Collective with merge_newcomer() of the others and Admission::enter() of the newcomer.
+  MPI_Comm merge(MPI_Comm world);
+
+ private:
+  void run(const std::vector<std::string>& words, const std::string& host);
+  void answer(const std::string& words);
+
+  MPI_Comm bridge_ = MPI_COMM_NULL;  // this process and the newcomer
+  std::string introduction_;
+  std::string failure_;
+  bool answered_ = false;
+  std::atomic<bool> stop_ = false;
+  std::atomic<Status> status_ = Status::kComing;
+  std::thread thread_;
+};
+
+// The new process's side.
+class Admission {
+ public:
+  // Null unless this process was started by a Newcomer; once per process.
+  static std::unique_ptr<Admission> take();
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+  ~Admission();
+
+  // Blocks until the job is between two steps: a communicator of everybody. MPI_COMM_NULL if the job has ended
+  // meanwhile. Throws Error with the reason if it does not want us, PeerLostError if it is gone.
+  MPI_Comm enter(const std::string& introduction);
+
+ private:
+  explicit Admission(MPI_Comm bridge) : bridge_(bridge) {}
+
+  MPI_Comm bridge_;
+};
+
+}  // namespace isochron

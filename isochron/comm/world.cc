@@ -1,0 +1,191 @@
+#include "isochron/comm/world.h"
+
+#include <cerrno>
+#include <csignal>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "isochron/comm/mpi_backend.h"
+#include "isochron/comm/mpi_call.h"
+#include "isochron/comm/newcomer.h"
+#include "isochron/comm/ulfm.h"
+
+namespace isochron {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string this_host() {
+  std::string name(MPI_MAX_PROCESSOR_NAME, '\0');
+  int length = 0;
+  MPI_Get_processor_name(name.data(), &length);
+  name.resize(static_cast<std::size_t>(length));
+  return name;
+}
+
+bool kill_on_this_host(const Peer& peer) {
+  return peer.host == this_host() && (::kill(peer.process, SIGKILL) == 0 || errno == ESRCH);
+}
+
+// False at the deadline.
+bool ends_before(Vote& vote, Clock::time_point deadline) {
+  const Backoff backoff;
+  const auto start = Clock::now();
+  while (!vote.test()) {
+    const auto now = Clock::now();
+    if (now >= deadline) {
+      return false;
+    }
+    std::this_thread::sleep_for(backoff.sleep_after(now - start));
+  }
+  return true;
+}
+
+bool result_of(Vote& vote) {
+  ends_before(vote, Clock::time_point::max());
+  return vote.won();
+}
+
+}  // namespace
+
+// What the world may become.
+struct World::Candidate {
+  MPI_Comm comm = MPI_COMM_NULL;
+  c10::intrusive_ptr<c10d::Backend> backend;  // null: it could not be made
+
+  void discard() {
+    if (backend) {
+      backend->abort();
+      backend.reset();
+    }
+    if (comm != MPI_COMM_NULL) {
+      revoke(comm);  // others may still be building on it
+      MPI_Comm_free(&comm);
+    }
+  }
+};
+
+World::World(MPI_Comm members, WorldOptions options) : options_(std::move(options)) {
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(members, &comm), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  adopt({.comm = comm, .backend = make_mpi_backend(comm, {.timeout = options_.timeout, .watch = options_.watch})});
+}
+
+World::~World() {
+  drop_group();
+  MPI_Comm_free(&comm_);
+}
+
+int World::rank() const {
+  return group_->getRank();
+}
+int World::size() const {
+  return group_->getSize();
+}
+
+void World::abort() {
+  backend_->abort();
+}
+
+World::Candidate World::build(MPI_Comm comm) const {
+  Candidate next{.comm = comm};
+  try {
+    next.backend = make_mpi_backend(comm, {.timeout = options_.timeout, .watch = options_.watch});
+  } catch (const PeerError&) {
+    revoke(comm);
+  }
+  return next;
+}
+
+void World::adopt(Candidate next) {
+  drop_group();
+  if (comm_ != MPI_COMM_NULL) {
+    MPI_Comm_free(&comm_);
+  }
+  comm_ = next.comm;
+  backend_ = std::move(next.backend);
+  group_ = make_group(backend_);
+}
+
+void World::drop_group() {
+  group_.reset();
+  backend_.reset();
+}
+
+void World::evict(const std::vector<Peer>& suspects) const {
+  for (const Peer& peer : suspects) {
+    if (!(options_.fence ? options_.fence(peer) : kill_on_this_host(peer))) {
+      throw Error(
+          "rank " + std::to_string(peer.rank) + " on " + peer.host + " (process " + std::to_string(peer.process) +
+          ") does not answer and cannot be killed from here, so the job cannot go on without it");
+    }
+  }
+}
+
+void World::watch(const std::function<void()>& task) {
+  std::future<void> done = std::async(std::launch::async, task);
+  while (done.wait_for(options_.timeout) != std::future_status::ready) {
+    const std::vector<Peer> late = suspects(*backend_);
+    if (done.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      evict(late);
+    }
+  }
+  done.get();
+}
+
+void World::rebuild(const std::vector<Peer>& suspects) {
+  if (!has_ulfm()) {
+    throw PeerLostError("a worker is lost, and this MPI has no ULFM to go on without it; start the job again", {});
+  }
+  abort();
+  evict(suspects);
+  Candidate next;
+  watch([&] {
+    do {
+      next.discard();
+      next = build(shrink(comm_));
+      Vote vote(next.comm, next.backend != nullptr);
+      if (result_of(vote)) {
+        return;
+      }
+    } while (true);
+  });
+  adopt(std::move(next));
+}
+
+bool World::agree(bool ok) {
+  if (size() == 1) {
+    return ok;
+  }
+  Vote vote(comm_, ok);
+  while (!ends_before(vote, Clock::now() + options_.timeout)) {
+    evict(suspects(*backend_));
+  }
+  return vote.won();
+}
+
+void World::admit(Newcomer* newcomer) {
+  Candidate next;
+  bool admitted = false;
+  watch([&] {
+    try {
+      next = build(newcomer != nullptr ? newcomer->merge(comm_) : merge_newcomer(comm_));
+    } catch (const PeerError&) {
+      revoke(comm_);  // the others wait in the same calls
+    }
+    Vote vote(comm_, next.backend != nullptr);
+    admitted = result_of(vote);
+  });
+  if (!admitted) {
+    next.discard();
+    throw PeerLostError("a worker was lost while another joined", {});
+  }
+  adopt(std::move(next));
+}
+
+}  // namespace isochron

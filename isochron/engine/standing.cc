@@ -1,0 +1,59 @@
+#include "isochron/engine/standing.h"
+
+#include <algorithm>
+
+#include "isochron/core/error.h"
+
+namespace isochron {
+
+void WorkerState::exchange(StateExchange& state) {
+  state.field("id", worker.id);
+  state.field("name", worker.name);
+  state.field("kind", worker.kind);
+  state.field("weight", worker.weight);
+  state.field("min_batch", worker.min_batch);
+  state.field("max_batch", worker.max_batch);
+  state.field("granularity", worker.granularity);
+}
+
+void Standing::exchange(StateExchange& state) {
+  state.field("progress", progress);
+  WorkerState described{self};
+  state.part("self", described);
+  self = described.worker;
+  state.field("failed_batch", failed_batch);
+  state.field("in_pieces", in_pieces);
+  state.field("next_id", next_id);
+}
+
+Settlement settle(std::span<const Standing> standings) {
+  Settlement result;
+  const auto furthest = std::ranges::max_element(standings, {}, &Standing::progress);
+  ISO_CHECK(furthest != standings.end() && furthest->progress >= 0, "nobody knows the state of the job");
+  result.leader = static_cast<int>(furthest - standings.begin());
+  result.unfinished = furthest->progress % 2 == 1;
+  result.progress = furthest->progress + (result.unfinished ? 1 : 0);
+  result.next_id = std::ranges::max(standings, {}, &Standing::next_id).next_id;
+  for (std::size_t rank = 0; rank < standings.size(); ++rank) {
+    const Standing& standing = standings[rank];
+    if (standing.progress < furthest->progress) {
+      result.behind.push_back(static_cast<int>(rank));
+    }
+    result.workers.push_back(standing.self);
+    if (standing.progress == Standing::kNothing) {
+      result.workers.back().id = result.next_id++;
+      result.joined.push_back(result.workers.back());
+    }
+  }
+  return result;
+}
+
+std::vector<Worker> missing(std::span<const Worker> before, std::span<const Worker> now) {
+  std::vector<Worker> gone;
+  std::ranges::copy_if(before, std::back_inserter(gone), [now](const Worker& worker) {
+    return std::ranges::find(now, worker.id, &Worker::id) == now.end();
+  });
+  return gone;
+}
+
+}  // namespace isochron
