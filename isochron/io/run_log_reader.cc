@@ -127,6 +127,10 @@ RunHeader read_header(const json& line) {
   required(line, "cluster", header.cluster);
   required(line, "global_batch", header.global_batch);
   required(line, "seed", header.seed);
+  optional(line, "samples_per_epoch", header.samples_per_epoch);
+  optional(line, "total_steps", header.total_steps);
+  optional(line, "model", header.model);
+  optional(line, "dataset", header.dataset);
   for (const json& member : array_at(line, "workers")) {
     if (!member.is_object()) {
       refuse_value("workers", "objects");
@@ -155,6 +159,8 @@ void read_column(const json& line, const char* key, std::vector<WorkerStep>& wor
 StepRecord read_step(const json& line) {
   StepRecord record;
   required(line, "step", record.step);
+  optional(line, "epoch", record.epoch);
+  optional(line, "position", record.position);
   required(line, "start", record.start_seconds);
   required(line, "seconds", record.seconds);
   record.workers.resize(array_at(line, "workers").size());
@@ -183,15 +189,21 @@ EventRecord read_event(const json& line) {
   return record;
 }
 
-RunLogLine read_record(const json& line, bool first) {
+EvaluationRecord read_evaluation(const json& line) {
+  EvaluationRecord record;
+  required(line, "step", record.step);
+  required(line, "seconds", record.seconds);
+  required(line, "loss", record.loss);
+  required(line, "accuracy", record.accuracy);
+  return record;
+}
+
+RunLogLine read_record(const json& line) {
   if (!line.is_object()) {
     refuse("the line is not a JSON object");
   }
   std::string type;
   required(line, "type", type);
-  if (first != (type == "run")) {
-    refuse(first ? "the first line is no header; permitted: an object with type \"run\"" : "a second header");
-  }
   if (type == "run") {
     return read_header(line);
   }
@@ -201,13 +213,21 @@ RunLogLine read_record(const json& line, bool first) {
   if (type == "event") {
     return read_event(line);
   }
-  refuse("type is unknown; permitted: run, step, event");
+  if (type == "evaluation") {
+    return read_evaluation(line);
+  }
+  refuse("type is unknown; permitted: run, step, event, evaluation");
 }
 
 }  // namespace
 
+RunLogLine parse_run_log_line(const std::string& line) {
+  return read_record(parse_json(line));
+}
+
 bool RunLogReader::read_line() {
   line_.clear();
+  cut_off_ = false;
   for (int c = stream_.get(); c != std::istream::traits_type::eof(); c = stream_.get()) {
     if (c == '\n') {
       return true;
@@ -217,7 +237,20 @@ bool RunLogReader::read_line() {
     }
     line_ += static_cast<char>(c);
   }
+  cut_off_ = !line_.empty();
   return false;
+}
+
+void RunLogReader::check_link() {
+  const auto parts = split_link(line_);
+  if (line_number_ == 1) {
+    chained_ = parts.has_value();
+  }
+  const bool fits = parts.has_value() == chained_ && (!chained_ || parts->link == next_link(link_, parts->line));
+  if (!fits && broken_line_ == 0) {
+    broken_line_ = line_number_;
+  }
+  link_ = parts ? parts->link : link_;
 }
 
 std::optional<RunLogLine> RunLogReader::next() {
@@ -226,7 +259,13 @@ std::optional<RunLogLine> RunLogReader::next() {
     if (!read_line()) {
       return std::nullopt;
     }
-    return read_record(parse_json(line_), line_number_ == 1);
+    check_link();
+    RunLogLine record = parse_run_log_line(line_);
+    const bool first = line_number_ == 1;
+    if (first != std::holds_alternative<RunHeader>(record)) {
+      refuse(first ? "the first line is no header; permitted: an object with type \"run\"" : "a second header");
+    }
+    return record;
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(name_ + ":" + std::to_string(line_number_) + ": " + error.what());
   }

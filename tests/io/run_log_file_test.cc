@@ -1,174 +1,193 @@
-#include <limits>
-#include <sstream>
-#include <stdexcept>
+#include "isochron/io/run_log_file.h"
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "tests/own_path.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "isochron/core/error.h"
 #include "isochron/io/run_log_reader.h"
-#include "isochron/io/run_log_writer.h"
 
 namespace isochron::io {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::StartsWith;
+using Start = RunLogFile::Start;
 
-RunHeader sample_header() {
-  return {
-      .program = "simulate",
-      .version = "0.1.0",
-      .policy = "omnilearn:dead-band=0.1",
-      .cluster = "a \"quoted\"\nname",
-      .global_batch = 128,
-      .seed = std::numeric_limits<std::uint64_t>::max(),
-      .workers = {{.id = 0, .name = "fast", .kind = "gpu"}, {.id = 9, .name = "slow", .kind = "cpu"}}};
-}
+class RunLogFileTest : public testing::Test {
+ protected:
+  void TearDown() override { fs::remove(path_); }
 
-StepRecord sample_step() {
-  return {
-      .step = 41,
-      .start_seconds = 0.1 + 0.2,
-      .seconds = 1.0 / 3.0,
-      .workers =
-          {{.id = 0,
-            .batch = 100,
-            .start_seconds = 0.3,
-            .compute_seconds = 0.25,
-            .wait_seconds = 1e-9,
-            .exchange_seconds = 0.01},
-           {.id = std::numeric_limits<WorkerId>::max(), .batch = 28}},
-      .learning_rate_factor = 0.5,
-      .changed = true,
-      .reason = Reason::kNoTelemetry,
-      .words = "ünïcode",
-      .loss = 2.302585,
-      .staleness = 3};
-}
-
-EventRecord sample_event() {
-  return {.step = 5, .seconds = 1.25, .event = "kill", .worker = 9, .words = "lost"};
-}
-
-std::vector<RunLogLine> read_all(const std::string& text) {
-  std::istringstream stream(text);
-  RunLogReader reader(stream, "run.jsonl");
-  std::vector<RunLogLine> lines;
-  while (auto line = reader.next()) {
-    lines.push_back(std::move(*line));
+  [[nodiscard]] std::string text() const {
+    std::ifstream stream(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
   }
-  return lines;
-}
 
-std::string refusal(const std::string& text) {
-  try {
-    (void)read_all(text);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
+  void put(const std::string& text) const { std::ofstream(path_, std::ios::binary) << text; }
+
+  /// The records; the chain must hold.
+  [[nodiscard]] std::vector<RunLogLine> lines() const {
+    std::ifstream stream(path_, std::ios::binary);
+    RunLogReader reader(stream, path_);
+    std::vector<RunLogLine> lines;
+    while (auto line = reader.next()) {
+      lines.push_back(*line);
+    }
+    EXPECT_TRUE(reader.chained());
+    EXPECT_EQ(reader.broken_line(), 0);
+    EXPECT_FALSE(reader.cut_off());
+    return lines;
   }
-  ADD_FAILURE() << "accepted: " << text.substr(0, 200);
-  return "";
-}
 
-const std::string& header_line() {
-  static const std::string line = to_json(sample_header()) + "\n";
-  return line;
-}
-
-TEST(RunLogFileTest, ReadsBackEveryFieldOfWhatItWrote) {
-  std::ostringstream stream;
-  RunLogWriter writer(stream, "run.jsonl");
-  writer.write(sample_header());
-  writer.write(sample_step());
-  writer.write(sample_event());
-  const std::vector<RunLogLine> lines = read_all(stream.str());
-  ASSERT_EQ(lines.size(), 3U);
-  EXPECT_EQ(std::get<RunHeader>(lines[0]), sample_header());
-  EXPECT_EQ(std::get<StepRecord>(lines[1]), sample_step());
-  EXPECT_EQ(std::get<EventRecord>(lines[2]), sample_event());
-}
-
-TEST(RunLogFileTest, ReadsEveryReason) {
-  for (int i = 0; i <= static_cast<int>(Reason::kNoTelemetry); ++i) {
-    StepRecord step = sample_step();
-    step.reason = static_cast<Reason>(i);
-    EXPECT_EQ(std::get<StepRecord>(read_all(header_line() + to_json(step) + "\n").at(1)).reason, step.reason);
+  [[nodiscard]] std::string refusal(const RunHeader& header = {}) const {
+    try {
+      const RunLogFile log(path_, header, Start::kContinue);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "went on";
+    return "";
   }
+
+  const std::string path_ = own_path(".jsonl").string();
+};
+
+TEST_F(RunLogFileTest, IsWholeAfterEveryLine) {
+  RunLogFile log(path_, {.program = "train"}, Start::kAnew);
+  EXPECT_EQ(lines().size(), 1U);
+  EXPECT_FALSE(log.continued());
+  log.write(StepRecord{.step = 0});
+  EXPECT_EQ(std::get<StepRecord>(lines().at(1)).step, 0);
+  log.write(EvaluationRecord{.step = 1, .loss = 0.5, .accuracy = 0.75});
+  EXPECT_EQ(std::get<EvaluationRecord>(lines().at(2)).accuracy, 0.75);
 }
 
-TEST(RunLogFileTest, ReadsNullAsUnknownAndDefaultsWhatIsLeftOut) {
-  StepRecord step{.seconds = std::numeric_limits<double>::infinity()};
-  const auto copy = std::get<StepRecord>(read_all(header_line() + to_json(step) + "\n").at(1));
-  EXPECT_TRUE(std::isnan(copy.seconds));
-  EXPECT_TRUE(std::isnan(copy.loss));
-  EXPECT_EQ(copy.staleness, -1);
-  EXPECT_TRUE(copy.words.empty());
+TEST_F(RunLogFileTest, GoesOnAfterTheLastWholeLine) {
+  RunLogFile(path_, {.program = "first"}, Start::kAnew).write(StepRecord{.step = 0});
+  put(text() + R"({"type":"step","step":1,"st)");
+  {
+    RunLogFile log(path_, {.program = "second"}, Start::kContinue);
+    EXPECT_TRUE(log.continued());
+    EXPECT_EQ(log.next_step(), 1);
+    log.write(EventRecord{.step = 1, .event = "resume"});
+    log.write(StepRecord{.step = 1});
+  }
+  ASSERT_EQ(lines().size(), 4U);
+  EXPECT_EQ(std::get<RunHeader>(lines()[0]).program, "first");
+  EXPECT_EQ(std::get<EventRecord>(lines()[2]).event, "resume");
+  EXPECT_EQ(std::get<StepRecord>(lines()[3]).step, 1);
 }
 
-TEST(RunLogFileTest, IgnoresKeysOfNewerVersionsAndALineWithoutItsEnd) {
-  std::string step = to_json(sample_step());
-  step.insert(1, R"("new_key":[{"a":1}],)");
-  EXPECT_EQ(read_all(header_line() + step + "\n").size(), 2U);
-  EXPECT_EQ(read_all(header_line() + step.substr(0, 20)).size(), 1U);
-  EXPECT_TRUE(read_all("").empty());
+TEST_F(RunLogFileTest, KnowsTheNextStepFromTheLastLineThatSaysIt) {
+  {
+    RunLogFile log(path_, {}, Start::kAnew);
+    log.write(StepRecord{.step = 7});
+    log.write(EventRecord{.step = 8, .event = "death"});
+  }
+  {
+    RunLogFile log(path_, {}, Start::kContinue);
+    EXPECT_EQ(log.next_step(), 8);
+    log.write(EventRecord{.step = 4, .event = "rollback"});
+  }
+  EXPECT_EQ(RunLogFile(path_, {}, Start::kContinue).next_step(), 4);
 }
 
-TEST(RunLogFileTest, NamesTheLineAndWhatIsWrong) {
-  EXPECT_EQ(refusal(header_line() + "not json\n"), "run.jsonl:2: the line is not JSON");
-  EXPECT_EQ(refusal(header_line() + "[]\n"), "run.jsonl:2: the line is not a JSON object");
-  EXPECT_EQ(refusal(header_line() + "{\"type\":\"step\"}\n"), "run.jsonl:2: step is missing");
-  EXPECT_EQ(refusal(header_line() + header_line()), "run.jsonl:2: a second header");
-  EXPECT_THAT(refusal(to_json(sample_step()) + "\n"), StartsWith("run.jsonl:1: the first line is no header"));
-  EXPECT_THAT(refusal(header_line() + "{\"type\":\"x\"}\n"), HasSubstr("permitted: run, step, event"));
+// More events than the first look at the end covers, after one long step.
+TEST_F(RunLogFileTest, FindsAStepThatLiesFarFromTheEnd) {
+  {
+    RunLogFile log(path_, {}, Start::kAnew);
+    log.write(StepRecord{.step = 5, .workers = std::vector<WorkerStep>(2'000)});
+    for (int i = 0; i < 2'000; ++i) {
+      log.write(EventRecord{.step = 6, .event = "stall", .words = std::string(100, 'x')});
+    }
+  }
+  RunLogFile log(path_, {}, Start::kContinue);
+  EXPECT_EQ(log.next_step(), 6);
+  log.write(StepRecord{.step = 6});
+  EXPECT_EQ(lines().size(), 2'003U);
 }
 
-/// sample_step() as a line, with `from` replaced by `to`.
-std::string altered_step(const std::string& from, const std::string& to) {
-  std::string line = to_json(sample_step());
-  const std::size_t place = line.find(from);
-  EXPECT_NE(place, std::string::npos);
-  return header_line() + line.replace(place, from.size(), to) + "\n";
+TEST_F(RunLogFileTest, BeginsWhatIsMissingEmptyOrHalfAHeader) {
+  for (const char* const before : {"", "{\"ty", R"({"type":"run","schema":1,"pro)"}) {
+    put(before);
+    RunLogFile log(path_, {.program = "train"}, Start::kContinue);
+    EXPECT_FALSE(log.continued());
+    EXPECT_EQ(log.next_step(), 0);
+    EXPECT_EQ(std::get<RunHeader>(lines().at(0)).program, "train");
+  }
+  fs::remove(path_);
+  EXPECT_FALSE(RunLogFile(path_, {}, Start::kContinue).continued());
 }
 
-TEST(RunLogFileTest, RefusesFieldsOfTheWrongTypeOrRange) {
-  EXPECT_THAT(refusal(altered_step("\"step\":41", "\"step\":-1")), HasSubstr("step is of another type or out of"));
-  EXPECT_THAT(refusal(altered_step("\"step\":41", "\"step\":9007199254740993")), HasSubstr("0 to 2^53"));
-  EXPECT_THAT(refusal(altered_step("\"step\":41", "\"step\":1.5")), HasSubstr("whole number"));
-  EXPECT_THAT(refusal(altered_step("\"changed\":true", "\"changed\":1")), HasSubstr("true or false"));
-  EXPECT_THAT(refusal(altered_step("no-telemetry", "no-reason")), HasSubstr("the name of a reason"));
+TEST_F(RunLogFileTest, LeavesAFileAloneThatIsNoLogOfThisRun) {
+  for (const char* const foreign : {"my thesis", "my thesis\n", "{}\n"}) {
+    put(foreign);
+    EXPECT_THAT(refusal(), AllOf(HasSubstr(path_), HasSubstr("is no run log"))) << foreign;
+    EXPECT_EQ(text(), foreign);
+  }
+  {
+    const RunLogFile log(path_, {.global_batch = 128, .seed = 1, .samples_per_epoch = 60}, Start::kAnew);
+  }
+  EXPECT_THAT(refusal({.global_batch = 128, .seed = 2}), HasSubstr("whose seed is 1, not 2"));
+  EXPECT_THAT(refusal({.global_batch = 64, .seed = 1}), HasSubstr("whose global batch is 128, not 64"));
   EXPECT_THAT(
-      refusal(altered_step("[100,28]", "[100]")), HasSubstr("batch_sizes has 1 entries; permitted: one per worker, 2"));
-  EXPECT_THAT(refusal(altered_step("[100,28]", "7")), HasSubstr("batch_sizes is of another type"));
-  EXPECT_THAT(refusal(altered_step("\"loss\":2.302585", "\"loss\":1e999")), HasSubstr("not JSON"));
+      refusal({.global_batch = 128, .seed = 1, .samples_per_epoch = 50}),
+      HasSubstr("whose epoch in samples is 60, not 50"));
+  EXPECT_EQ(lines().size(), 1U);
 }
 
-TEST(RunLogFileTest, RefusesAnotherSchema) {
-  std::string line = header_line();
-  line.replace(line.find("\"schema\":1"), 10, "\"schema\":2");
-  EXPECT_EQ(refusal(line), "run.jsonl:1: schema is 2; permitted: 1");
+TEST_F(RunLogFileTest, GoesOnWithoutAChainWhereThereIsNone) {
+  put(to_json(RunHeader{}) + "\n" + to_json(StepRecord{.step = 3}) + "\n");
+  RunLogFile(path_, {}, Start::kContinue).write(StepRecord{.step = 4});
+  EXPECT_EQ(
+      text(),
+      to_json(RunHeader{}) + "\n" + to_json(StepRecord{.step = 3}) + "\n" + to_json(StepRecord{.step = 4}) + "\n");
 }
 
-TEST(RunLogFileTest, RefusesAbsurdSizes) {
-  EXPECT_THAT(refusal(std::string((8U << 20U) + 1, ' ')), HasSubstr("more than 8388608 bytes"));
-  EXPECT_THAT(
-      refusal(header_line() + std::string(1'000'000, '[') + "\n"),
-      AllOf(StartsWith("run.jsonl:2: "), HasSubstr("nested too deeply")));
+TEST_F(RunLogFileTest, NamesAFileThatCannotBeWritten) {
+  EXPECT_THROW(RunLogFile("/dev/null/log", {}, Start::kAnew), Error);
+  EXPECT_THROW(RunLogFile("/dev/null/log", {}, Start::kContinue), Error);
 }
 
-TEST(RunLogFileTest, NamesTheFileThatRefusesALine) {
-  std::ostringstream stream;
-  stream.setstate(std::ios::badbit);
-  RunLogWriter writer(stream, "run.jsonl");
-  try {
-    writer.write(sample_event());
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("run.jsonl"));
+/// Files of this process hold no more than `bytes` while it lives.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = old_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
   }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  rlimit old_{};
+  void (*old_handler_)(int);
+};
+
+TEST_F(RunLogFileTest, StaysWholeWhenThereIsNoRoomForALine) {
+  RunLogFile log(path_, {}, Start::kAnew);
+  {
+    const FileSizeLimit limit(fs::file_size(path_) + 20);
+    EXPECT_THROW(log.write(StepRecord{.step = 0}), Error);
+  }
+  EXPECT_EQ(lines().size(), 1U);
+  log.write(StepRecord{.step = 0});
+  EXPECT_EQ(lines().size(), 2U);
 }
 
 }  // namespace

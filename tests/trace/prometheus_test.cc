@@ -61,7 +61,7 @@ TEST(PrometheusTest, HasWordsForWhatIsNotFinite) {
 TEST(PrometheusTest, DropsAWorkerThatWasKilledAndNamesOneThatJoined) {
   PrometheusMetrics metrics(two_workers());
   metrics.observe(uneven_step());
-  metrics.observe(EventRecord{.event = "kill", .worker = 1});
+  metrics.observe(EventRecord{.event = "death", .worker = 1});
   metrics.observe(EventRecord{.event = "join", .worker = 8, .words = "late"});
   metrics.observe(StepRecord{.workers = {{.id = 8, .batch = 4}, {.id = 9, .batch = 5}}});
   EXPECT_THAT(metrics.text(), Not(HasSubstr("worker=\"slow\"")));

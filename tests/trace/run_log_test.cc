@@ -22,6 +22,29 @@ TEST(RunLogTest, WritesTheHeaderWithItsSchema) {
       R"("global_batch":128,"seed":18446744073709551615,"workers":[{"id":4,"name":"fast","kind":"cpu"}]})");
 }
 
+TEST(RunLogTest, WritesWhatAProofNeeds) {
+  EXPECT_NE(
+      to_json(RunHeader{.samples_per_epoch = 60'000, .total_steps = 4'690, .model = "cnn", .dataset = "mnist"})
+          .find(R"("seed":0,"samples_per_epoch":60000,"total_steps":4690,"model":"cnn","dataset":"mnist","workers")"),
+      std::string::npos);
+  EXPECT_NE(
+      to_json(StepRecord{.step = 3, .epoch = 0, .position = 384})
+          .find(R"({"type":"step","step":3,"epoch":0,"position":384,"start")"),
+      std::string::npos);
+}
+
+TEST(RunLogTest, WritesAnEvaluation) {
+  EXPECT_EQ(
+      to_json(EvaluationRecord{.step = 9, .seconds = 4.5, .loss = 0.25, .accuracy = 0.5}),
+      R"({"type":"evaluation","step":9,"seconds":4.5,"loss":0.25,"accuracy":0.5})");
+}
+
+TEST(RunLogTest, KnowsTheEventsThatSetTheStep) {
+  EXPECT_TRUE(sets_step({.event = "rollback"}));
+  EXPECT_TRUE(sets_step({.event = "resume"}));
+  EXPECT_FALSE(sets_step({.event = "death"}));
+}
+
 TEST(RunLogTest, WritesAStepInColumns) {
   const StepRecord record{
       .step = 3,

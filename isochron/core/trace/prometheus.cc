@@ -85,7 +85,7 @@ void PrometheusMetrics::observe(const StepRecord& record) {
 }
 
 void PrometheusMetrics::observe(const EventRecord& record) {
-  if (record.event == "kill") {
+  if (record.event == "kill" || record.event == "death" || record.event == "evicted") {
     last_steps_.erase(record.worker);
   } else if (record.event == "join") {
     labels_[record.worker] = '{' + label("worker", record.words) + '}';

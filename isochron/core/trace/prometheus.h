@@ -16,7 +16,7 @@ class PrometheusMetrics {
   explicit PrometheusMetrics(RunHeader header);
 
   void observe(const StepRecord& record);
-  /// A worker that was killed is no longer reported, and one that joined gets its name.
+  /// A worker that is gone is no longer reported, and one that joined gets its name.
   void observe(const EventRecord& record);
 
   [[nodiscard]] std::string text() const;

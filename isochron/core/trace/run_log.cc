@@ -20,6 +20,10 @@ std::string column(const std::vector<WorkerStep>& workers, T WorkerStep::* field
 
 }  // namespace
 
+bool sets_step(const EventRecord& record) {
+  return record.event == "rollback" || record.event == "resume";
+}
+
 std::string to_json(const RunHeader& header) {
   JsonObject line;
   line.text("type", "run")
@@ -29,8 +33,20 @@ std::string to_json(const RunHeader& header) {
       .text("policy", header.policy)
       .text("cluster", header.cluster)
       .integer("global_batch", header.global_batch)
-      .integer("seed", header.seed)
-      .raw("workers", json_array(header.workers, [](const RunHeader::Member& member) {
+      .integer("seed", header.seed);
+  if (header.samples_per_epoch > 0) {
+    line.integer("samples_per_epoch", header.samples_per_epoch);
+  }
+  if (header.total_steps > 0) {
+    line.integer("total_steps", header.total_steps);
+  }
+  if (!header.model.empty()) {
+    line.text("model", header.model);
+  }
+  if (!header.dataset.empty()) {
+    line.text("dataset", header.dataset);
+  }
+  line.raw("workers", json_array(header.workers, [](const RunHeader::Member& member) {
              return JsonObject().integer("id", member.id).text("name", member.name).text("kind", member.kind).str();
            }));
   return line.str();
@@ -38,9 +54,14 @@ std::string to_json(const RunHeader& header) {
 
 std::string to_json(const StepRecord& record) {
   JsonObject line;
-  line.text("type", "step")
-      .integer("step", record.step)
-      .number("start", record.start_seconds)
+  line.text("type", "step").integer("step", record.step);
+  if (record.epoch >= 0) {
+    line.integer("epoch", record.epoch);
+  }
+  if (record.position >= 0) {
+    line.integer("position", record.position);
+  }
+  line.number("start", record.start_seconds)
       .number("seconds", record.seconds)
       .raw("workers", column(record.workers, &WorkerStep::id))
       .raw("batch_sizes", column(record.workers, &WorkerStep::batch))
@@ -74,6 +95,16 @@ std::string to_json(const EventRecord& record) {
     line.text("words", record.words);
   }
   return line.str();
+}
+
+std::string to_json(const EvaluationRecord& record) {
+  return JsonObject()
+      .text("type", "evaluation")
+      .integer("step", record.step)
+      .number("seconds", record.seconds)
+      .number("loss", record.loss)
+      .number("accuracy", record.accuracy)
+      .str();
 }
 
 }  // namespace isochron

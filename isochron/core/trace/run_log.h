@@ -1,9 +1,15 @@
-// The run log: JSON lines, one header, then one line per step and per event. Everything that draws or proves reads it.
+// The run log: JSON lines, one header, then one line per step, event and evaluation. Everything that draws or proves
+// reads it.
 //
-// This file only turns records into text (no I/O); isochron/io reads it back. Each line is an object whose `type` is
-// "run" (the header), "step" or "event". What a step says of its workers is in columns: `workers` holds the ids, and
-// `batch_sizes`, `starts`, `compute_seconds`, `wait_seconds` and `exchange_seconds` one entry for each. Fields that are
-// unknown are left out; numbers that JSON cannot hold (NaN, infinities) become null.
+// This file only turns records into text (no I/O); isochron/io reads it back and adds to every line its link in the
+// chain (chain.h). Each line is an object whose `type` is "run" (the header), "step", "event" or "evaluation". What a
+// step says of its workers is in columns: `workers` holds the ids, and `batch_sizes`, `starts`, `compute_seconds`,
+// `wait_seconds` and `exchange_seconds` one entry for each. Fields that are unknown are left out; numbers that JSON
+// cannot hold (NaN, infinities) become null.
+//
+// Steps are numbered from 0 without gaps. A "rollback" or a "resume" sets the number of the next step; the steps from
+// there on that the log already holds did not happen. `epoch` and `position` say which samples a step used: the
+// positions `position` and up of that epoch's permutation, dealt to the workers in their order by `batch_sizes`.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +32,10 @@ struct RunHeader {
   std::string cluster;
   std::int64_t global_batch = 0;
   std::uint64_t seed = 0;
+  std::int64_t samples_per_epoch = 0;  // what the last batch drops left out; 0: unknown
+  std::int64_t total_steps = 0;        // of the run as it was meant; 0: unknown
+  std::string model;                   // as the user wrote them; empty: unknown
+  std::string dataset;
   struct Member {
     WorkerId id = 0;
     std::string name;
@@ -48,6 +58,8 @@ struct WorkerStep {
 
 struct StepRecord {
   std::int64_t step = 0;
+  std::int64_t epoch = -1;     // -1: unknown
+  std::int64_t position = -1;  // of the step's first sample in the epoch's permutation; -1: unknown
   double start_seconds = 0.0;  // since the start of the run
   double seconds = 0.0;        // of the step as a whole
   std::vector<WorkerStep> workers;
@@ -60,18 +72,42 @@ struct StepRecord {
   bool operator==(const StepRecord&) const = default;
 };
 
+/// Names of events:
+///   "death", "kill"     the worker is gone; the simulator says "kill";
+///   "join"              the worker is there from this step on;
+///   "stall", "stop"     the worker does not answer; the simulator says "stop";
+///   "continue"          it answers again;
+///   "evicted"           the others went on without it;
+///   "speed"             its speed was changed from outside;
+///   "out-of-memory"     it ran out of memory and takes smaller batches;
+///   "numbers"           a loss or a gradient was not finite, and the step was left out;
+///   "rollback"          the job goes on from this step with an earlier state;
+///   "resume"            another process goes on with the log from this step.
 struct EventRecord {
-  std::int64_t step = 0;
+  std::int64_t step = 0;  // under way, or the coming one
   double seconds = 0.0;
-  std::string event;  // "kill", "stop", "continue", "join", "speed", "out-of-memory", …
-  WorkerId worker = 0;
-  std::string words;  // for people; of a join: the worker's name
+  std::string event;
+  WorkerId worker = 0;  // 0 as well if it is about the job
+  std::string words;    // for people; of a join: the worker's name
   bool operator==(const EventRecord&) const = default;
+};
+
+/// Whether the event's step is the number of the next step.
+[[nodiscard]] bool sets_step(const EventRecord& record);
+
+/// On data that the run does not train on.
+struct EvaluationRecord {
+  std::int64_t step = 0;  // steps done
+  double seconds = 0.0;   // since the start of the run
+  double loss = kUnknown;
+  double accuracy = kUnknown;  // 0 .. 1
+  bool operator==(const EvaluationRecord&) const = default;
 };
 
 /// One line each, without the line feed.
 std::string to_json(const RunHeader& header);
 std::string to_json(const StepRecord& record);
 std::string to_json(const EventRecord& record);
+std::string to_json(const EvaluationRecord& record);
 
 }  // namespace isochron
