@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ namespace {
 
 struct Request {
   std::filesystem::path folder;
+  std::optional<std::size_t> worker;
   std::vector<std::string> words;
 };
 
@@ -21,8 +23,10 @@ void add_enter(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("enter", "Become a worker of 'isochron launch'")->group("");
   const auto request = std::make_shared<Request>();
   command->add_option("FOLDER", request->folder, "The launcher's folder")->required();
+  command->add_option("--worker", request->worker, "Its number, if that is not its rank");
   command->add_option("COMMAND", request->words, "The worker's program and its arguments")->required();
-  command->final_callback([request] { throw CLI::RuntimeError(emulate::enter(request->folder, request->words)); });
+  command->final_callback(
+      [request] { throw CLI::RuntimeError(emulate::enter(request->folder, request->worker, request->words)); });
 }
 
 }  // namespace isochron::cli

@@ -1,6 +1,7 @@
 #include "isochron/emulate/launch.h"
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -8,12 +9,14 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isochron/cli/cluster_option.h"
 #include "isochron/cli/commands.h"
 #include "isochron/cli/help.h"
 #include "isochron/cli/options.h"
+#include "isochron/cli/program.h"
 #include "isochron/emulate/machine.h"
 #include "isochron/emulate/process.h"
 
@@ -30,6 +33,9 @@ struct Request {
   std::int64_t period_ms = 10;
   std::string mpirun;
   std::vector<std::string> mpirun_options;
+  std::int64_t replacements = 0;
+  std::int64_t restarts = 0;
+  std::string attach;  // empty: a job of its own
   bool quiet = false;
   std::vector<std::string> command;
 };
@@ -80,8 +86,46 @@ std::vector<std::string> words_of(const std::vector<std::string>& command, const
   return command;
 }
 
+bool has_word(const std::vector<std::string>& command, const std::string& word) {
+  return std::ranges::any_of(
+      command, [&word](const std::string& one) { return one == word || one.starts_with(word + "="); });
+}
+
+/// A job that was lost as a whole is started again from its last checkpoint, as those on an MPI without fault tolerance
+/// have to be.
+int launch_with_restarts(emulate::LaunchOptions options, std::int64_t restarts) {
+  if (restarts > 0 && !has_word(options.command, "--checkpoints")) {
+    throw std::invalid_argument(
+        "--restarts is " + std::to_string(restarts) + "; permitted: with a command that has --checkpoints FOLDER");
+  }
+  while (true) {
+    const int status = emulate::launch(options);
+    const bool asked_to_end = status == 128 + SIGINT || status == 128 + SIGTERM;
+    if (status == 0 || status == kBadUsage || asked_to_end || restarts == 0) {
+      return status;
+    }
+    --restarts;
+    options.say("the job ended with " + std::to_string(status) + "; it is started again from its last checkpoint");
+    if (!has_word(options.command, "--resume")) {
+      options.command.insert(options.command.end(), {"--resume", "auto"});
+    }
+  }
+}
+
 void run(const Request& request, const CLI::App& program) {
   emulate::LaunchOptions options;
+  options.say = [quiet = request.quiet](const std::string& text) {
+    if (!quiet) {
+      std::cerr << "isochron launch: " + text + "\n";
+    }
+  };
+  if (!request.attach.empty()) {
+    if (!request.command.empty() || !request.cluster.empty()) {
+      throw std::invalid_argument("--attach is given with a command or a cluster; permitted: with -n N only");
+    }
+    emulate::attach(request.attach, std::max<std::int64_t>(request.workers, 1), options.say);
+    return;
+  }
   if (request.command.empty()) {
     throw std::invalid_argument("no command for the workers; permitted: isochron launch OPTIONS -- COMMAND");
   }
@@ -99,10 +143,8 @@ void run(const Request& request, const CLI::App& program) {
   options.period_microseconds = request.period_ms * 1000;
   options.mpirun = request.mpirun;
   options.mpirun_options = request.mpirun_options;
-  if (!request.quiet) {
-    options.say = [](const std::string& text) { std::cerr << "isochron launch: " << text << '\n'; };
-  }
-  throw CLI::RuntimeError(emulate::launch(options));
+  options.replacements = request.replacements;
+  throw CLI::RuntimeError(launch_with_restarts(std::move(options), request.restarts));
 }
 
 }  // namespace
@@ -128,6 +170,10 @@ void add_launch(CLI::App& program) {
   command->add_option_function<std::string>("--mpirun-option", add_words, "Words to pass on to it, any number of times")
       ->type_name("WORDS")
       ->trigger_on_parse();
+  add_whole(*command, "--replace", request->replacements, 0, kMost, "Start up to N workers in place of lost ones");
+  add_whole(*command, "--restarts", request->restarts, 0, kMost, "Start a lost job again, from its last checkpoint");
+  command->add_option("--attach", request->attach, "Add -n workers to the job of this launcher, and end")
+      ->type_name("PROCESS");
   command->add_flag("--quiet", request->quiet, "Say nothing of limits and changes");
   command->add_option("COMMAND", request->command, "What each worker runs: a command of isochron, or any program");
   command->footer(
@@ -136,6 +182,8 @@ void add_launch(CLI::App& program) {
       "Examples:\n"
       "  isochron launch -n 4 -- train --global-batch 128\n"
       "  isochron launch --cluster hl8 -- train --global-batch 512\n"
+      "  isochron launch -n 4 --replace 10 -- train --global-batch 128\n"
+      "  isochron launch --attach 4711 -n 1\n"
       "  isochron launch --cluster mine.toml --mpirun-option='--mca btl_base_verbose 10' -- ./program");
   command->final_callback([request, &program] { run(*request, program); });
 }

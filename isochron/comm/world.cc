@@ -70,10 +70,8 @@ struct World::Candidate {
 };
 
 World::World(MPI_Comm members, WorldOptions options) : options_(std::move(options)) {
-  MPI_Comm comm = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(members, &comm), "MPI_Comm_dup");
-  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-  adopt({.comm = comm, .backend = make_mpi_backend(comm, {.timeout = options_.timeout, .watch = options_.watch})});
+  MPI_Comm_set_errhandler(members, MPI_ERRORS_RETURN);
+  adopt({.comm = members, .backend = make_mpi_backend(members, backend_options())});
 }
 
 World::~World() {
@@ -92,10 +90,14 @@ void World::abort() {
   backend_->abort();
 }
 
+MpiBackendOptions World::backend_options() const {
+  return {.timeout = options_.timeout, .watch = options_.watch};
+}
+
 World::Candidate World::build(MPI_Comm comm) const {
   Candidate next{.comm = comm};
   try {
-    next.backend = make_mpi_backend(comm, {.timeout = options_.timeout, .watch = options_.watch});
+    next.backend = make_mpi_backend(comm, backend_options());
   } catch (const PeerError&) {
     revoke(comm);
   }
@@ -108,6 +110,7 @@ void World::adopt(Candidate next) {
     MPI_Comm_free(&comm_);
   }
   comm_ = next.comm;
+  gave_up_ = false;
   backend_ = std::move(next.backend);
   group_ = make_group(backend_);
 }
@@ -146,6 +149,10 @@ void World::rebuild(const std::vector<Peer>& suspects) {
   evict(suspects);
   Candidate next;
   watch([&] {
+    if (!gave_up_) {
+      Vote vote(comm_, false);
+      result_of(vote);
+    }
     do {
       next.discard();
       next = build(shrink(comm_));
@@ -166,6 +173,7 @@ bool World::agree(bool ok) {
   while (!ends_before(vote, Clock::now() + options_.timeout)) {
     evict(suspects(*backend_));
   }
+  gave_up_ = !vote.won();
   return vote.won();
 }
 
@@ -182,6 +190,7 @@ void World::admit(Newcomer* newcomer) {
     admitted = result_of(vote);
   });
   if (!admitted) {
+    gave_up_ = true;
     next.discard();
     throw PeerLostError("a worker was lost while another joined", {});
   }

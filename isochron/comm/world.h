@@ -14,6 +14,7 @@
 #include <mpi.h>
 
 #include "isochron/comm/error.h"
+#include "isochron/comm/mpi_backend.h"
 #include "isochron/comm/progress.h"
 
 namespace c10d {
@@ -34,7 +35,7 @@ struct WorldOptions {
 
 class World {
  public:
-  // Collective over `members`, which is duplicated.
+  // Collective over `members`, which belongs to this from now on.
   World(MPI_Comm members, WorldOptions options);
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -51,7 +52,8 @@ class World {
   // cannot, or somebody cannot be killed.
   void rebuild(const std::vector<Peer>& suspects);
 
-  // Collective. True on all if everybody says so and nobody is lost.
+  // Collective. True on all if everybody says so and nobody is lost; after false comes rebuild(). Everybody must vote,
+  // whatever went wrong before.
   bool agree(bool ok);
 
   // Collective: takes in a process that is ready, which becomes the last rank; `newcomer` counts on rank 0 only.
@@ -60,6 +62,7 @@ class World {
 
  private:
   struct Candidate;
+  MpiBackendOptions backend_options() const;
   Candidate build(MPI_Comm comm) const;
   void adopt(Candidate next);
   void drop_group();
@@ -69,6 +72,8 @@ class World {
 
   const WorldOptions options_;
   MPI_Comm comm_ = MPI_COMM_NULL;
+  // Whoever rebuilds has voted against going on as it is, or another worker that asks in agree() would wait for it.
+  bool gave_up_ = false;
   c10::intrusive_ptr<c10d::Backend> backend_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
 };

@@ -77,8 +77,10 @@ void on_request_to_end(void (*action)(int)) {
 
 }  // namespace
 
-int enter(const std::filesystem::path& folder, const std::vector<std::string>& words) {
-  const WorkerNotes notes(folder, rank_of_environment());
+int enter(
+    const std::filesystem::path& folder, std::optional<std::size_t> worker, const std::vector<std::string>& words) {
+  const WorkerNotes notes(folder, worker ? *worker : rank_of_environment());
+  notes.forget_process();
   for (const auto& [name, value] : notes.environment()) {
     setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
   }

@@ -4,7 +4,9 @@
 // survives lost ranks reports success even if a signal ended every one of them.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +16,7 @@ namespace isochron::emulate {
 constexpr const char* kCgroupVariable = "ISOCHRON_CGROUP";    // the control group it joins
 constexpr const char* kNetworkVariable = "ISOCHRON_NETWORK";  // the network namespace it joins
 
-/// a) learns its rank from what MPI or Slurm left in the environment;
+/// a) learns its number, if it is not given, from the rank that MPI or Slurm left in the environment;
 /// b) sets the environment that the launcher noted for that worker in `folder`;
 /// c) a child joins its control group and network, notes its process number and becomes `words`;
 /// d) notes how it ended;
@@ -22,6 +24,7 @@ constexpr const char* kNetworkVariable = "ISOCHRON_NETWORK";  // the network nam
 ///    still save their state would not live to finish;
 /// f) ends the same way: returns the worker's status, or is ended by the same signal.
 /// Throws isochron::Error.
-int enter(const std::filesystem::path& folder, const std::vector<std::string>& words);
+int enter(
+    const std::filesystem::path& folder, std::optional<std::size_t> worker, const std::vector<std::string>& words);
 
 }  // namespace isochron::emulate

@@ -36,6 +36,17 @@ OwnFolder::~OwnFolder() {
   fs::remove_all(path_, ignored);
 }
 
+std::optional<fs::path> find_job_folder(const std::string& launcher) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::temp_directory_path(), ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("isochron-" + launcher + "-") && !is_orphan(name) && fs::exists(entry.path() / "command")) {
+      return entry.path();
+    }
+  }
+  return std::nullopt;
+}
+
 void remove_orphaned_folders() {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(fs::temp_directory_path(), ignored)) {
@@ -90,13 +101,55 @@ std::optional<int> WorkerNotes::status() const {
   return file >> status ? std::optional(status) : std::nullopt;
 }
 
+void WorkerNotes::forget_process() const {
+  std::error_code none;
+  fs::remove(fs::path(stem_) += ".pids", none);
+  fs::remove(fs::path(stem_) += ".status", none);
+}
+
+std::size_t count_workers(const fs::path& folder) {
+  std::size_t count = 0;
+  while (fs::exists(folder / (std::to_string(count) + ".environment"))) {
+    ++count;
+  }
+  return count;
+}
+
 bool all_have_ended(const fs::path& folder) {
-  for (std::size_t worker = 0; fs::exists(folder / (std::to_string(worker) + ".environment")); ++worker) {
+  const std::size_t workers = count_workers(folder);
+  for (std::size_t worker = 0; worker < workers; ++worker) {
     if (!WorkerNotes(folder, worker).status()) {
       return false;
     }
   }
   return true;
+}
+
+void write_command(const fs::path& folder, const std::vector<std::string>& words) {
+  io::OutputFile file(folder / "command");
+  for (const std::string& word : words) {
+    file.stream() << word << '\0';
+  }
+  file.commit();
+}
+
+std::vector<std::string> read_command(const fs::path& folder) {
+  std::ifstream file(folder / "command", std::ios::binary);
+  if (!file) {
+    throw Error("cannot read " + (folder / "command").string() + ": " + std::strerror(errno));
+  }
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) {
+    words.push_back(word);
+  }
+  return words;
+}
+
+std::vector<std::string> words_to_join(const fs::path& folder, std::size_t worker) {
+  std::vector<std::string> words = read_command(folder);
+  // After "isochron enter FOLDER".
+  words.insert(words.begin() + 3, {"--worker", std::to_string(worker)});
+  return words;
 }
 
 }  // namespace isochron::emulate

@@ -28,6 +28,9 @@ class OwnFolder {
   std::filesystem::path path_;
 };
 
+/// Of the launcher with this process number, as text; nothing if there is none that runs.
+[[nodiscard]] std::optional<std::filesystem::path> find_job_folder(const std::string& launcher);
+
 /// Removes those of launchers that are gone.
 void remove_orphaned_folders();
 
@@ -45,11 +48,23 @@ class WorkerNotes {
   void write_status(int status) const;  // 128 + signal if one ended it
   [[nodiscard]] std::optional<int> status() const;
 
+  /// A process takes the place of one that has ended.
+  void forget_process() const;
+
  private:
   std::filesystem::path stem_;
 };
 
+/// Workers that have notes; their numbers are below this.
+[[nodiscard]] std::size_t count_workers(const std::filesystem::path& folder);
+
 /// Whether all workers of the job have noted how they ended.
 [[nodiscard]] bool all_have_ended(const std::filesystem::path& folder);
+
+/// What every worker runs, for those that join later.
+void write_command(const std::filesystem::path& folder, const std::vector<std::string>& words);
+[[nodiscard]] std::vector<std::string> read_command(const std::filesystem::path& folder);
+/// The same as a process that joins later in the place of `worker`.
+[[nodiscard]] std::vector<std::string> words_to_join(const std::filesystem::path& folder, std::size_t worker);
 
 }  // namespace isochron::emulate

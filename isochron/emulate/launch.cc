@@ -1,6 +1,7 @@
 #include "isochron/emulate/launch.h"
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -19,12 +20,15 @@
 #include "isochron/emulate/owner.h"
 #include "isochron/emulate/process.h"
 #include "isochron/emulate/supervisor.h"
+#include "isochron/io/join_requests.h"
 #include "isochron/io/worker_variables.h"
 
 namespace isochron::emulate {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kNotThere = 128 + SIGKILL;  // until it joins, as if it had been lost
 
 void require(bool holds, const std::string& field, const std::string& value, const std::string& permitted) {
   if (!holds) {
@@ -101,6 +105,13 @@ Variables variables_of(const sim::WorkerSpec& worker) {
   return variables;
 }
 
+void add_job_variables(Variables& variables, const fs::path& folder, const std::string& name) {
+  variables.emplace_back(io::kWorkerNameVariable, name);
+  variables.emplace_back(io::kStepFileVariable, (folder / "step").string());
+  variables.emplace_back(io::kJobFolderVariable, folder.string());
+  variables.emplace_back("OMP_NUM_THREADS", "1");  // threads that wait for each other would burn the quota
+}
+
 /// "hl8: w0 0.1875, w1 0.1875, w2 0.125, w3 1 cores"
 std::string in_words(const sim::ClusterSpec& cluster) {
   std::string text = cluster.name;
@@ -143,17 +154,24 @@ void write_notes(const Surroundings& surroundings, const LaunchOptions& options,
   const auto* const groups = dynamic_cast<const CpuGroups*>(surroundings.limiter.get());
   for (std::size_t worker = 0; worker < plan.names.size(); ++worker) {
     Variables variables = options.cluster ? variables_of(options.cluster->workers[worker]) : Variables{};
-    variables.emplace_back(io::kWorkerNameVariable, plan.names[worker]);
-    variables.emplace_back(io::kStepFileVariable, (folder / "step").string());
-    variables.emplace_back("OMP_NUM_THREADS", "1");  // threads that wait for each other would burn the quota
+    add_job_variables(variables, folder, plan.names[worker]);
     if (groups != nullptr) {
       variables.emplace_back(kCgroupVariable, groups->folder(worker).string());
     }
     if (surroundings.network) {
       variables.emplace_back(kNetworkVariable, surroundings.network->of_worker(worker));
     }
-    WorkerNotes(folder, worker).write_environment(variables);
+    const WorkerNotes notes(folder, worker);
+    notes.write_environment(variables);
+    if (options.cluster && options.cluster->workers[worker].absent) {
+      notes.write_status(kNotThere);
+    }
   }
+}
+
+std::int64_t workers_at_first(const LaunchOptions& options) {
+  return options.cluster ? std::ranges::count(options.cluster->workers, false, &sim::WorkerSpec::absent)
+                         : options.workers;
 }
 
 std::vector<std::string> job_words(
@@ -168,10 +186,14 @@ std::vector<std::string> job_words(
   }
   add(mpirun_words(
       mpirun,
-      {.workers = options.workers, .as_root = geteuid() == 0, .hub = surroundings.network ? kHubInterface : ""}));
+      {.workers = workers_at_first(options),
+       .as_root = geteuid() == 0,
+       .hub = surroundings.network ? kHubInterface : ""}));
   add(options.mpirun_options);
-  add({program.string(), "enter", surroundings.folder.path().string(), "--"});
-  add(options.command);
+  std::vector<std::string> worker{program.string(), "enter", surroundings.folder.path().string(), "--"};
+  worker.insert(worker.end(), options.command.begin(), options.command.end());
+  write_command(surroundings.folder.path(), worker);
+  add(worker);
   return words;
 }
 
@@ -227,6 +249,22 @@ void LaunchOptions::validate() const {
   }
 }
 
+void attach(const std::string& job, std::int64_t workers, const std::function<void(const std::string&)>& say) {
+  const std::optional<fs::path> folder = find_job_folder(job);
+  if (!folder) {
+    throw std::invalid_argument(
+        "attach is '" + job + "'; permitted: the process number of an 'isochron launch' that runs on this machine");
+  }
+  for (std::int64_t i = 0; i < workers; ++i) {
+    const std::size_t worker = count_workers(*folder);
+    Variables variables;
+    add_job_variables(variables, *folder, "w" + std::to_string(worker));
+    WorkerNotes(*folder, worker).write_environment(variables);
+    io::post_join_request(*folder, {.words = words_to_join(*folder, worker)});
+    say("worker w" + std::to_string(worker) + " was asked for; it joins the job between two steps");
+  }
+}
+
 int launch(const LaunchOptions& requested) {
   requested.validate();
   LaunchOptions options = requested;
@@ -248,6 +286,7 @@ int launch(const LaunchOptions& requested) {
       {.mpirun = start(job_words(surroundings, options, mpirun)),
        .folder = surroundings.folder.path(),
        .names = std::move(plan.names),
+       .replacements = options.replacements,
        .schedule = std::move(plan.schedule),
        .periods = std::move(plan.periods),
        .limiter = std::move(surroundings.limiter),

@@ -26,6 +26,7 @@ struct LaunchOptions {
   std::int64_t period_microseconds = 10'000;    // of the CPU quota, 1,000 to 1,000,000
   std::string mpirun;                           // empty: as found beside the program, in .venv or on the PATH
   std::vector<std::string> mpirun_options;      // passed on
+  std::int64_t replacements = 0;                // started for workers that die, in all; needs a job that takes them in
   std::filesystem::path program;                // that has the subcommand `enter`; empty: this one
   std::function<void(const std::string&)> say;  // what a person should know: the throttle in use, changes of speed
 
@@ -39,5 +40,9 @@ struct LaunchOptions {
 // OMP_NUM_THREADS=1. One at a time, and the calling thread must be the only one: it forks and waits for signals. Throws
 // isochron::Error if the environment refuses, before any worker runs.
 int launch(const LaunchOptions& options);
+
+// Asks a job that launch() runs, named by the launcher's process number, to take in `workers` more; they have no
+// limits. Throws std::invalid_argument if there is no such job.
+void attach(const std::string& job, std::int64_t workers, const std::function<void(const std::string&)>& say);
 
 }  // namespace isochron::emulate

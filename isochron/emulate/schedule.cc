@@ -22,30 +22,26 @@ bool has_come(const sim::Change& change, std::int64_t step, double seconds) {
 
 void apply(const sim::Change& change, Limits& limits) {
   limits.cores = change.cores.value_or(limits.cores);
-  limits.killed = limits.killed || change.event == sim::Event::kKill;
+  if (change.event == sim::Event::kKill || change.event == sim::Event::kJoin) {
+    limits.present = change.event == sim::Event::kJoin;
+    limits.stopped = false;
+  }
   if (change.event == sim::Event::kStop || change.event == sim::Event::kContinue) {
     limits.stopped = change.event == sim::Event::kStop;
   }
 }
 
-void refuse_joins(const sim::ClusterSpec& cluster) {
-  const std::string permitted = "; permitted: workers that are there from the start, since a job keeps its processes";
-  for (const sim::WorkerSpec& worker : cluster.workers) {
-    if (worker.absent) {
-      throw std::invalid_argument("worker \"" + worker.name + "\": absent is true" + permitted);
-    }
-  }
-  for (const sim::Change& change : cluster.changes) {
-    if (change.event == sim::Event::kJoin) {
-      throw std::invalid_argument("worker \"" + change.worker + R"(": event is "join")" + permitted);
-    }
+void require_absent_last(const sim::ClusterSpec& cluster) {
+  if (!std::ranges::is_sorted(cluster.workers, {}, &sim::WorkerSpec::absent)) {
+    throw std::invalid_argument(
+        "a worker that is absent at first comes before one that is not; permitted: after all others");
   }
 }
 
 }  // namespace
 
 Schedule::Schedule(sim::ClusterSpec cluster) : cluster_(std::move(cluster)) {
-  refuse_joins(cluster_);
+  require_absent_last(cluster_);
   std::ranges::stable_sort(cluster_.changes, {}, moment);
 }
 
@@ -53,7 +49,7 @@ std::vector<Limits> Schedule::at(std::int64_t step, double seconds) const {
   std::vector<Limits> limits;
   limits.reserve(cluster_.workers.size());
   for (const sim::WorkerSpec& worker : cluster_.workers) {
-    limits.push_back({.cores = worker.cores});
+    limits.push_back({.cores = worker.cores, .present = !worker.absent});
     for (const sim::Change& change : cluster_.changes) {
       if (has_come(change, step, seconds) && (change.worker == "*" || change.worker == worker.name)) {
         apply(change, limits.back());

@@ -12,13 +12,13 @@ namespace isochron::emulate {
 struct Limits {
   double cores = 1.0;
   bool stopped = false;  // by an event, until another one continues it
-  bool killed = false;
+  bool present = true;   // from the start, or since it joined, until it is killed
   bool operator==(const Limits&) const = default;
 };
 
 class Schedule {
  public:
-  /// Throws std::invalid_argument if a worker is absent or joins: the processes of a job are those it starts with.
+  /// Throws std::invalid_argument unless the workers that are absent at first come last: ranks are given in order.
   explicit Schedule(sim::ClusterSpec cluster);
 
   /// Of every worker, after all changes with at_step up to `step` in the order of their steps, then all with at_seconds

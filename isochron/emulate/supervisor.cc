@@ -9,6 +9,7 @@
 
 #include "isochron/emulate/job_folder.h"
 #include "isochron/emulate/process.h"
+#include "isochron/io/join_requests.h"
 
 namespace isochron::emulate {
 namespace {
@@ -21,7 +22,7 @@ constexpr auto kTick = std::chrono::milliseconds(5);
 std::string in_words(const std::string& worker, const Limits& limits) {
   std::ostringstream text;
   text << "worker \"" << worker << "\" ";
-  if (limits.killed) {
+  if (!limits.present) {
     text << "is killed";
   } else if (limits.stopped) {
     text << "is stopped";
@@ -52,7 +53,11 @@ int HeldSignals::wait_for(std::chrono::nanoseconds time) const {
 }
 
 Supervisor::Supervisor(RunningJob job, const io::StepFile& step_file, const HeldSignals& signals)
-    : workers_(job.names.size()), job_(std::move(job)), step_file_(step_file), signals_(signals) {
+    : workers_(job.names.size()),
+      job_(std::move(job)),
+      step_file_(step_file),
+      signals_(signals),
+      mourned_(workers_.size()) {
   if (job_.schedule) {
     limits_ = job_.schedule->at(io::StepFile::kNotStarted, -1.0);
   }
@@ -72,6 +77,7 @@ int Supervisor::run() {
     const int signal = signals_.wait_for(kTick);
     // The step first: whoever publishes one has begun.
     const std::int64_t step = step_file_.step();
+    note_attached_workers();
     adopt_workers();
     note_lost_workers();
     if (signal != 0 && signal != SIGCHLD) {
@@ -109,14 +115,43 @@ void Supervisor::adopt_workers() {
   }
 }
 
-/// A worker that was killed with its parent could not note it, and others may be waiting for that.
-void Supervisor::note_lost_workers() const {
+/// `isochron launch --attach` has written notes for them.
+void Supervisor::note_attached_workers() {
+  for (std::size_t worker = workers_.size(); worker < count_workers(job_.folder); ++worker) {
+    workers_.emplace_back();
+    mourned_.push_back(false);
+    job_.names.push_back("w" + std::to_string(worker));
+    job_.say("worker \"" + job_.names.back() + "\" is to join");
+  }
+}
+
+/// A worker that was killed with its parent could not note it, and others may be waiting for that. One that nobody
+/// meant to kill is replaced.
+void Supervisor::note_lost_workers() {
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
-    if (const WorkerNotes notes(job_.folder, worker);
-        workers_[worker] && !workers_[worker]->is_alive() && !notes.status()) {
+    if (!workers_[worker] || workers_[worker]->is_alive() || mourned_[worker]) {
+      continue;
+    }
+    mourned_[worker] = true;
+    const WorkerNotes notes(job_.folder, worker);
+    if (!notes.status()) {
       notes.write_status(128 + SIGKILL);
     }
+    const bool meant = worker < limits_.size() && !limits_[worker].present;
+    if (*notes.status() > 128 && !meant && passed_on_ == 0 && job_.replacements > 0) {
+      --job_.replacements;
+      job_.say("worker \"" + job_.names[worker] + "\" was lost, and another is started in its place");
+      ask_for(worker);
+    }
   }
+}
+
+/// The job starts the process itself, as MPI wants it, when it finds the request.
+void Supervisor::ask_for(std::size_t worker) {
+  workers_[worker].reset();
+  mourned_[worker] = false;
+  WorkerNotes(job_.folder, worker).forget_process();
+  io::post_join_request(job_.folder, {.words = words_to_join(job_.folder, worker)});
 }
 
 void Supervisor::apply_schedule(std::int64_t step) {
@@ -125,7 +160,7 @@ void Supervisor::apply_schedule(std::int64_t step) {
   }
   const double seconds = first_step_ ? std::chrono::duration<double>(Clock::now() - *first_step_).count() : -1.0;
   const std::vector<Limits> wanted = job_.schedule->at(step, seconds);
-  for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+  for (std::size_t worker = 0; worker < wanted.size(); ++worker) {
     if (wanted[worker] != limits_[worker] && apply(worker, wanted[worker])) {
       job_.say("step " + std::to_string(step) + ": " + in_words(job_.names[worker], wanted[worker]));
     }
@@ -134,12 +169,18 @@ void Supervisor::apply_schedule(std::int64_t step) {
 
 /// False if the worker has not begun.
 bool Supervisor::apply(std::size_t worker, const Limits& wanted) {
+  if (wanted.present && !limits_[worker].present) {
+    job_.limiter->limit(worker, quota_for(wanted.cores, job_.periods[worker]));
+    ask_for(worker);
+    limits_[worker] = wanted;
+    return true;
+  }
   if (!workers_[worker]) {
     return false;
   }
   const WorkerProcess& process = *workers_[worker];
   const std::int64_t period = job_.periods[worker];
-  if (wanted.killed) {
+  if (!wanted.present) {
     process.signal(SIGKILL);
   } else if (wanted.stopped) {
     job_.limiter->limit(worker, {.microseconds = 0, .period = period});
@@ -181,20 +222,22 @@ void Supervisor::signal_workers(int signal) const {
   }
 }
 
+/// mpirun's word does not count for much: it says 0 however many ranks were lost, unless one of them had joined later.
+/// The job succeeded if somebody reached its end and all others were lost on the way.
 int Supervisor::verdict() const {
-  if (*mpirun_status_ != 0) {
-    return *mpirun_status_;
-  }
-  // An mpirun that survives lost ranks says 0 however many it lost: someone must have reached the end.
+  bool reached = false;
   int failure = 0;
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
     const int status = WorkerNotes(job_.folder, worker).status().value_or(128 + SIGKILL);
-    if (status == 0) {
-      return 0;
+    reached = reached || status == 0;
+    if (status != 0 && (failure == 0 || failure > 128)) {
+      failure = status;
     }
-    failure = failure == 0 ? status : failure;
   }
-  return failure;
+  if (reached && (failure == 0 || failure > 128)) {
+    return 0;
+  }
+  return *mpirun_status_ != 0 ? *mpirun_status_ : failure;
 }
 
 }  // namespace isochron::emulate

@@ -42,6 +42,7 @@ struct RunningJob {
   pid_t mpirun = 0;
   std::filesystem::path folder;
   std::vector<std::string> names;       // of the workers
+  std::int64_t replacements = 0;        // of workers that die, in all
   std::optional<Schedule> schedule;     // none: no limits
   std::vector<std::int64_t> periods;    // of the workers' quotas, microseconds
   std::unique_ptr<CpuLimiter> limiter;  // null: no limits
@@ -62,7 +63,9 @@ class Supervisor {
 
  private:
   void adopt_workers();
-  void note_lost_workers() const;
+  void note_attached_workers();
+  void note_lost_workers();
+  void ask_for(std::size_t worker);
   void apply_schedule(std::int64_t step);
   bool apply(std::size_t worker, const Limits& wanted);
   void pass_on(int signal);
@@ -75,6 +78,7 @@ class Supervisor {
   const io::StepFile& step_file_;
   const HeldSignals& signals_;
   std::vector<Limits> limits_;  // in force
+  std::vector<bool> mourned_;   // workers whose end was noticed
   std::optional<std::chrono::steady_clock::time_point> first_step_;
   std::optional<int> mpirun_status_;
   int passed_on_ = 0;  // the signal; 0: none

@@ -1,11 +1,13 @@
 #include "isochron/engine/agreement.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
 #include "isochron/core/state.h"
 #include "isochron/core/trace/json.h"
 #include "isochron/engine/job.h"
+#include "isochron/engine/standing.h"
 
 namespace isochron {
 namespace {
@@ -46,45 +48,16 @@ struct Shared {
   }
 };
 
-// A worker as it describes itself.
-struct Self {
-  std::string kind;
-  double weight = 0.0;
-  std::int64_t min_batch = 0;
-  std::int64_t max_batch = 0;
-  std::int64_t granularity = 1;
-
-  void exchange(StateExchange& state) {
-    state.field("kind", kind);
-    state.field("weight", weight);
-    state.field("min_batch", min_batch);
-    state.field("max_batch", max_batch);
-    state.field("granularity", granularity);
-  }
-};
-
-void refuse_differences(const std::vector<State>& shared) {
-  for (std::size_t rank = 1; rank < shared.size(); ++rank) {
-    for (const auto& [name, value] : shared[rank].words) {
-      const std::string& first = shared.front().words.at(name);
-      if (value != first) {
-        throw std::invalid_argument(
-            name + " is " + value + " on rank " + std::to_string(rank) + "; permitted: what rank 0 has, " + first);
-      }
+// Empty if there is none.
+std::string difference(const State& theirs, const State& first, const std::string& whose) {
+  for (const auto& [name, value] : theirs.words) {
+    const auto expected = first.words.find(name);
+    if (expected == first.words.end() || value != expected->second) {
+      return name + " is " + value + " on " + whose + "; permitted: what rank 0 has, " +
+             (expected == first.words.end() ? "nothing" : expected->second);
     }
   }
-}
-
-Worker as_worker(const State& state, WorkerId id) {
-  Self self;
-  restore_state(self, state);
-  return {
-      .id = id,
-      .kind = self.kind,
-      .weight = self.weight,
-      .min_batch = self.min_batch,
-      .max_batch = self.max_batch,
-      .granularity = self.granularity};
+  return {};
 }
 
 std::vector<State> gather_states(const Group& group, const State& mine) {
@@ -97,25 +70,51 @@ std::vector<State> gather_states(const Group& group, const State& mine) {
 
 }  // namespace
 
-std::vector<Worker> agree(const Group& group, const JobOptions& options) {
-  Shared shared(options);
-  refuse_differences(gather_states(group, save_state(shared)));
-
-  Self self{
+Worker describe(const JobOptions& options) {
+  return {
       .kind = options.kind,
       .weight = options.weight,
       .min_batch = options.min_batch,
       .max_batch = std::min(options.max_batch, options.global_batch),
-      .granularity = options.granularity};
+      .granularity = options.granularity,
+      .name = options.name};
+}
+
+std::vector<Worker> agree(const Group& group, const JobOptions& options) {
+  Shared shared(options);
+  const std::vector<State> states = gather_states(group, save_state(shared));
+  for (std::size_t rank = 1; rank < states.size(); ++rank) {
+    if (const std::string words = difference(states[rank], states[0], "rank " + std::to_string(rank)); !words.empty()) {
+      throw std::invalid_argument(words);
+    }
+  }
+
+  WorkerState self{describe(options)};
   std::vector<Worker> workers;
   for (const State& state : gather_states(group, save_state(self))) {
-    workers.push_back(as_worker(state, workers.size()));
+    WorkerState described;
+    restore_state(described, state);
+    described.worker.id = workers.size();
+    if (described.worker.name.empty()) {
+      described.worker.name = "worker-" + std::to_string(described.worker.id);
+    }
+    workers.push_back(std::move(described.worker));
   }
   return workers;
 }
 
 bool any_in_pieces(const Group& group, const JobOptions& options) {
   return sum(group, {options.micro_batch > 0 ? 1.0 : 0.0}).front() > 0;
+}
+
+std::string introduction(const JobOptions& options) {
+  Shared shared(options);
+  return save_state(shared).serialize();
+}
+
+std::string objection(const std::string& introduction, const JobOptions& options) {
+  Shared shared(options);
+  return difference(State::parse(introduction), save_state(shared), "the newcomer");
 }
 
 }  // namespace isochron

@@ -1,6 +1,7 @@
 #include "isochron/engine/data_parallel.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -56,15 +57,13 @@ class DataParallel::State {
       Tensors parameters,
       const Tensors& buffers,
       const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-      const DataParallelOptions& options)
+      const DataParallelOptions& options,
+      Start start)
       : parameters_(std::move(parameters)), measure_moments_(options.measure_moments) {
     options.validate();
-    c10d::verify_params_across_processes(group, parameters_, std::nullopt);
-    Tensors values;
-    for (const Tensors& tensors : {parameters_, buffers}) {
-      std::ranges::transform(tensors, std::back_inserter(values), [](const at::Tensor& t) { return t.detach(); });
+    if (start == Start::kBroadcast) {
+      broadcast(buffers, group, options.bucket_bytes);
     }
-    c10d::broadcast_coalesced(group, values, static_cast<std::size_t>(options.bucket_bytes));
     reducer_ = std::make_unique<c10d::Reducer>(
         parameters_,
         initial_buckets(parameters_, options.bucket_bytes),
@@ -118,18 +117,45 @@ class DataParallel::State {
     return result;
   }
 
+  // A sum is finite unless something in it is not, or it overflows; then every element is looked at.
+  bool finite() const {
+    const at::NoGradGuard no_grad;
+    const Tensors all = gradients();
+    if (all.empty()) {
+      return true;
+    }
+    if (std::isfinite(at::stack(at::_foreach_norm(all, 1)).to(at::kDouble).sum().item<double>())) {
+      return true;
+    }
+    return std::ranges::all_of(all, [](const at::Tensor& gradient) { return gradient.isfinite().all().item<bool>(); });
+  }
+
  private:
-  // Of the gradients as they are now; 0 if nobody asked.
-  double square() const {
+  void broadcast(const Tensors& buffers, const c10::intrusive_ptr<c10d::ProcessGroup>& group, std::int64_t bytes) {
+    c10d::verify_params_across_processes(group, parameters_, std::nullopt);
+    Tensors values;
+    for (const Tensors& tensors : {parameters_, buffers}) {
+      std::ranges::transform(tensors, std::back_inserter(values), [](const at::Tensor& t) { return t.detach(); });
+    }
+    c10d::broadcast_coalesced(group, values, static_cast<std::size_t>(bytes));
+  }
+
+  // As they are now.
+  Tensors gradients() const {
     Tensors gradients;
     for (const at::Tensor& parameter : parameters_) {
-      if (measure_moments_ && parameter.grad().defined()) {
+      if (parameter.grad().defined()) {
         gradients.push_back(parameter.grad());
       }
     }
+    return gradients;
+  }
+
+  // Of the gradients; 0 if nobody asked.
+  double square() const {
     const at::NoGradGuard no_grad;
-    return gradients.empty() ? 0
-                             : at::stack(at::_foreach_norm(gradients)).to(at::kDouble).square().sum().item<double>();
+    const Tensors all = measure_moments_ ? gradients() : Tensors{};
+    return all.empty() ? 0 : at::stack(at::_foreach_norm(all)).to(at::kDouble).square().sum().item<double>();
   }
 
   const Tensors parameters_;
@@ -142,13 +168,18 @@ DataParallel::DataParallel(
     Tensors parameters,
     const Tensors& buffers,
     const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-    const DataParallelOptions& options)
-    : state_(std::make_unique<State>(std::move(parameters), buffers, group, options)) {
+    const DataParallelOptions& options,
+    Start start)
+    : state_(std::make_unique<State>(std::move(parameters), buffers, group, options, start)) {
 }
 DataParallel::~DataParallel() = default;
 
 void DataParallel::begin_step() {
   state_->begin_step();
+}
+
+bool DataParallel::finite() const {
+  return state_->finite();
 }
 
 void DataParallel::accumulate(const at::Tensor& loss, double weight) {

@@ -47,6 +47,11 @@ struct DataParallelOptions {
   void validate() const;
 };
 
+enum class Start : std::uint8_t {
+  kBroadcast,  // everybody gets rank 0's values
+  kAsIs,       // all have the same already
+};
+
 struct BackwardResult {
   using TimePoint = std::chrono::steady_clock::time_point;
   TimePoint started;
@@ -61,13 +66,14 @@ struct BackwardResult {
 
 class DataParallel {
  public:
-  // Collective. Checks that all ranks have the same parameters by number, type and shape, and gives all of them rank
-  // 0's values; the same for `buffers` (running statistics), which are not touched afterwards.
+  // Collective with kBroadcast: checks that all ranks have the same parameters by number, type and shape, and gives all
+  // of them rank 0's values; the same for `buffers` (running statistics), which are not touched afterwards.
   DataParallel(
       std::vector<at::Tensor> parameters,
       const std::vector<at::Tensor>& buffers,
       const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-      const DataParallelOptions& options = {});
+      const DataParallelOptions& options = {},
+      Start start = Start::kBroadcast);
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
   // Also the way out after a failure. Reset the gradients then: some may be half reduced.
@@ -84,6 +90,9 @@ class DataParallel {
   // before the others' are waited for: `finished` and `global_square` are not known then. It must not throw.
   using AtLastGradient = std::function<void(const BackwardResult&)>;
   BackwardResult backward(const at::Tensor& loss, double weight, const AtLastGradient& at_last_gradient = {});
+
+  // Whether every gradient is a number: at the last local gradient this worker's own, after backward() the average.
+  bool finite() const;
 
  private:
   class State;

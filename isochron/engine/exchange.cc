@@ -9,6 +9,7 @@
 namespace isochron {
 namespace {
 
+constexpr int kTextTag = 10;
 constexpr std::int64_t kReportWords = sizeof(Report) / sizeof(double);
 static_assert(sizeof(Report) == kReportWords * sizeof(double), "a report is all numbers");
 
@@ -64,6 +65,21 @@ std::string broadcast(const Group& group, const std::string& text) {
     group->broadcast(bytes)->wait();
   }
   return {static_cast<const char*>(bytes.front().const_data_ptr()), static_cast<std::size_t>(length)};
+}
+
+void send_text(const Group& group, const std::string& text, int to) {
+  std::vector<at::Tensor> size{as_tensor({static_cast<double>(text.size())})};
+  group->send(size, to, kTextTag)->wait();
+  std::vector<at::Tensor> bytes{as_bytes(text, std::ssize(text))};
+  group->send(bytes, to, kTextTag)->wait();
+}
+
+std::string receive_text(const Group& group, int from) {
+  std::vector<at::Tensor> size{as_tensor({0.0})};
+  group->recv(size, from, kTextTag)->wait();
+  std::vector<at::Tensor> bytes{at::empty({static_cast<std::int64_t>(size.front().item<double>())}, at::kByte)};
+  group->recv(bytes, from, kTextTag)->wait();
+  return {static_cast<const char*>(bytes.front().const_data_ptr()), static_cast<std::size_t>(bytes.front().numel())};
 }
 
 std::vector<double> sum(const Group& group, const std::vector<double>& values) {

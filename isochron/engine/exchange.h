@@ -25,6 +25,10 @@ std::vector<std::string> all_gather(const Group& group, const std::string& text)
 // Rank 0's text.
 std::string broadcast(const Group& group, const std::string& text);
 
+// From one worker to another.
+void send_text(const Group& group, const std::string& text, int to);
+std::string receive_text(const Group& group, int from);
+
 // Element-wise sums; all give equally many values.
 std::vector<double> sum(const Group& group, const std::vector<double>& values);
 

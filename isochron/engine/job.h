@@ -18,15 +18,24 @@
 //   d) at the last local gradient, what was measured goes round in one small all-gather;
 //   e) it is waited for when the loader goes on, after the optimizer's step; the controller observes it, the ledger
 //      notes the samples: the step is finished.
-// Any failure is thrown on all workers: isochron::PeerError if one is late or lost. Not thread-safe; several jobs may
-// live in one process.
+//
+// When something fails inside a step, the step did not happen: a worker that died or was killed because it kept the
+// others waiting, memory that ran out, a gradient that is no number. The workers that are left agree on the last
+// finished step, deal B among themselves and go on; backward() returns false and leaves no gradients, so that the
+// optimizer has nothing to do, and the loader hands out the same samples of the epoch again. A new worker may join
+// between two steps. All this needs an MPI with ULFM (Open MPI 5 under --with-ft ulfm); with others a lost worker is a
+// PeerError on all, and the job is to be started again from its last checkpoint.
+//
+// Not thread-safe; several jobs may live in one process.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +43,7 @@
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include "isochron/comm/error.h"
 #include "isochron/core/policy/controller.h"
 #include "isochron/core/rate/rate.h"
 #include "isochron/core/sample/ledger.h"
@@ -57,6 +67,32 @@ enum class Weighting : std::uint8_t {
   kMean,   // 1: what plain data parallel does; wrong for unequal batches, for comparison only
 };
 
+// What is done about a loss or gradient that is not finite, on any worker.
+enum class Numbers : std::uint8_t {
+  kStop,      // NumbersError on all workers, naming worker and step; the model is as before the step
+  kSkip,      // the step's samples are left out
+  kRollBack,  // the job goes on from the last checkpoint it saved; when the step fails again, it is left out
+  kIgnore,    // nothing is looked at
+};
+
+class NumbersError : public Error {
+ public:
+  using Error::Error;
+};
+
+// The workers changed in the middle of an exchange such as sum(); the job has recovered and goes on. Repeat it, with
+// the share that this worker has now.
+class Interrupted : public Error {
+ public:
+  using Error::Error;
+};
+
+// A process to start as a new worker.
+struct JoinRequest {
+  std::vector<std::string> words;  // program and arguments; the program makes a Job like those that run
+  std::string host;                // empty: any of the job's
+};
+
 struct JobOptions {
   // What the workers share; all must give the same.
   std::int64_t global_batch = 0;    // B, 1 or more
@@ -67,8 +103,10 @@ struct JobOptions {
   LastBatch last_batch = LastBatch::kKeep;
   bool sync_batch_norm = true;    // statistics over the global batch; false: over this worker's share alone
   DataParallelOptions gradients;  // buckets, compression
+  Numbers numbers = Numbers::kStop;
 
   // What a worker says of itself.
+  std::string name;                   // for people; empty: worker-K
   std::string kind = "cpu";           // workers of one kind share the shape of their time curve
   double weight = 0.0;                // nominal relative speed; 0: unknown
   std::int64_t min_batch = 1;         // 0 or more
@@ -78,9 +116,18 @@ struct JobOptions {
   c10::Device device = c10::Device(c10::DeviceType::CPU);
   data::PrefetchOptions prefetch = {.threads = 1, .capacity = 0};  // capacity 0: four steps' worth of B / K
 
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every exchange
+  // Of every exchange. Who keeps the others waiting for longer is killed, and the job goes on without it.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // Kills a worker for good and returns true; called before the others go on without it. None: a process of this host
+  // is killed, and one of another host is an error.
+  std::function<bool(const Peer&)> fence;
   bool handle_signals = false;  // SIGTERM and SIGINT on any worker end the loops of all at the same step
-  std::function<void(const StepRecord&)> on_step;  // told of every finished step, on every worker
+  // Asked by the first worker after every step.
+  std::function<std::optional<JoinRequest>()> join_requests;
+  std::function<void(const StepRecord&)> on_step;    // told of every finished step, on every worker
+  std::function<void(const EventRecord&)> on_event;  // deaths, joins and so on, on every worker
+  // What a person should know, such as who keeps the others waiting; also from another thread.
+  std::function<void(const std::string&)> warn;
 
   // Throws std::invalid_argument naming the field, the value and what is permitted.
   void validate() const;
@@ -95,9 +142,11 @@ class Job {
   Job& operator=(const Job&) = delete;
   ~Job();
 
+  // Both change when workers come and go. A process that joins a running job is a world of its own until its first
+  // batch, and not the first.
   int rank() const;
   int size() const;
-  bool is_first() const { return rank() == 0; }
+  bool is_first() const;
 
   // Collective. Moves the model to the device before it; gives all workers rank 0's parameters and buffers, hooks the
   // gradients, and makes every BatchNorm in training mode use the global batch. Both must outlive the job, or close().
@@ -108,11 +157,16 @@ class Job {
   // What is left of the epoch, a batch a step; ends early when stopping(). A job trains on one dataset.
   Loader loader(std::shared_ptr<const data::Dataset> dataset, const LoaderOptions& options = {});
 
-  // `loss` is the mean over the samples of the batch. Gradients are the global mean's afterwards.
-  void backward(const at::Tensor& loss);
-  // The same in pieces of micro_batch samples, gradients accumulated; `loss_of` is called for each.
+  // `loss` is the mean over the samples of the batch. Gradients are the global mean's afterwards. False if the step did
+  // not happen here (see above): no gradient is left then, and optimizer.step() changes nothing.
+  bool backward(const at::Tensor& loss);
+  // The same in pieces of micro_batch samples, gradients accumulated; `loss_of` is called for each. Memory that runs
+  // out in `loss_of` is dealt with, too.
   using LossOf = std::function<at::Tensor(const at::Tensor& data, const at::Tensor& target)>;
-  void backward(const Batch& batch, const LossOf& loss_of);
+  bool backward(const Batch& batch, const LossOf& loss_of);
+  // For loops that compute the loss themselves: it could not be computed for want of memory (catch std::bad_alloc and
+  // c10::Error; `error` is rethrown if it is something else). In place of backward().
+  void give_up_step(const std::exception_ptr& error);
 
   // Of the step under way, or the coming one between two steps.
   std::int64_t step() const;
@@ -130,7 +184,7 @@ class Job {
   const StepRecord& last_step() const;
   const Ledger& ledger() const;
 
-  // Collective: element-wise sums over the workers.
+  // Collective, between two steps: element-wise sums over the workers. Both throw Interrupted if the workers changed.
   std::vector<double> sum(const std::vector<double>& values);
   void barrier();
 

@@ -11,30 +11,49 @@
 #include <torch/optim/optimizer.h>
 
 #include "isochron/core/error.h"
-#include "isochron/engine/checkpoint.h"
 #include "isochron/engine/job.h"
 #include "isochron/engine/optimizer_state.h"
+#include "isochron/engine/standing.h"
 
 namespace isochron {
 namespace {
 
 constexpr std::string_view kModel = "model.";
 constexpr std::string_view kOptimizer = "optimizer.";
+constexpr int kTransferTag = 11;
 
 // The fields of SavedJob that are no State of their own.
-struct Description {
-  SavedJob& job;
+class Description {
+ public:
+  explicit Description(SavedJob& job) : job_(job) {}
 
   void exchange(StateExchange& state) {
-    state.field("global_batch", job.global_batch);
-    state.field("seed", job.seed);
-    state.field("last_batch", job.last_batch);
-    state.field("policy", job.policy);
-    state.field("workers", job.workers);
-    state.field("dataset_size", job.dataset_size);
-    state.field("epoch", job.sampler.epoch);
-    state.field("position", job.sampler.position);
+    state.field("global_batch", job_.global_batch);
+    state.field("seed", job_.seed);
+    state.field("last_batch", job_.last_batch);
+    state.field("policy", job_.policy);
+    state.field("record", job_.record);
+    exchange_roster(state);
+    state.field("next_id", job_.next_id);
+    state.field("dataset_size", job_.dataset_size);
+    state.field("epoch", job_.sampler.epoch);
+    state.field("position", job_.sampler.position);
   }
+
+ private:
+  void exchange_roster(StateExchange& state) {
+    std::vector<WorkerState> described;
+    for (Worker& worker : job_.roster) {
+      described.push_back({std::move(worker)});
+    }
+    state.parts("roster", described);
+    job_.roster.clear();
+    for (WorkerState& one : described) {
+      job_.roster.push_back(std::move(one.worker));
+    }
+  }
+
+  SavedJob& job_;
 };
 
 void refuse_difference(const char* what, const std::string& saved, const std::string& given) {
@@ -110,41 +129,50 @@ Checkpoint empty_like(const State& outline) {
   return checkpoint;
 }
 
-Checkpoint send_to_all(const Group& group, Checkpoint checkpoint) {
-  const State shape = State::parse(broadcast(group, outline(checkpoint).serialize()));
-  if (group->getRank() != 0) {
-    checkpoint = empty_like(shape);
+// All tensors of a checkpoint one after the other, as they travel.
+at::Tensor flat_bytes(const Checkpoint& checkpoint) {
+  std::vector<at::Tensor> parts{at::empty({0}, at::kByte)};
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    parts.push_back(tensor.detach().cpu().contiguous().view({-1}).view(at::kByte));
   }
+  return at::cat(parts);
+}
+
+void fill_from(const at::Tensor& flat, Checkpoint& checkpoint) {
+  std::int64_t first = 0;
   for (auto& [name, tensor] : checkpoint.tensors) {
-    if (tensor.numel() > 0) {
-      std::vector<at::Tensor> bytes{tensor.view({-1}).view(at::kByte)};
-      group->broadcast(bytes)->wait();
+    const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+    if (bytes > 0) {
+      tensor.view({-1}).view(at::kByte).copy_(flat.narrow(0, first, bytes));
     }
+    first += bytes;
   }
-  return checkpoint;
 }
 
-Checkpoint read_on_rank_0(const std::filesystem::path& path, const Group& group) {
-  Checkpoint checkpoint;
-  std::string failure;
-  if (group->getRank() == 0) {
-    try {
-      checkpoint = read_checkpoint(path);
-    } catch (const Error& error) {
-      failure = error.what();
-    }
+std::int64_t total_bytes(const Checkpoint& checkpoint) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    bytes += static_cast<std::int64_t>(tensor.nbytes());
   }
-  failure = broadcast(group, failure);
-  if (!failure.empty()) {
-    throw Error(failure);
-  }
-  return send_to_all(group, std::move(checkpoint));
+  return bytes;
 }
 
-const std::string& text(const Checkpoint& checkpoint, const std::filesystem::path& path, const std::string& name) {
+Checkpoint send_to_all(const Group& group, const Checkpoint& checkpoint) {
+  const State shape = State::parse(broadcast(group, outline(checkpoint).serialize()));
+  Checkpoint copy = empty_like(shape);
+  std::vector<at::Tensor> flat{
+      group->getRank() == 0 ? flat_bytes(checkpoint) : at::empty({total_bytes(copy)}, at::kByte)};
+  if (flat.front().numel() > 0) {
+    group->broadcast(flat)->wait();
+  }
+  fill_from(flat.front(), copy);
+  return copy;
+}
+
+const std::string& text(const Checkpoint& checkpoint, const std::string& whose, const std::string& name) {
   const auto found = checkpoint.texts.find(name);
   if (found == checkpoint.texts.end()) {
-    throw Error(path.string() + ": a checkpoint without '" + name + "', so not one of a job");
+    throw Error(whose + ": a checkpoint without '" + name + "', so not one of a job");
   }
   return found->second;
 }
@@ -164,55 +192,77 @@ void SavedJob::check_dataset(std::int64_t size) const {
   }
 }
 
-void SavedJob::restore(Controller& into, const JobOptions& options) const {
-  Roster roster = into.roster();
-  if (std::ssize(roster.workers) == workers) {
-    into.restore(controller);
-    return;
-  }
-  // Made for the old roster, then told of the new one: the policies know what to do with those who come and go.
-  std::vector<Worker> present = std::exchange(roster.workers, {});
-  for (std::int64_t k = 0; k < workers; ++k) {
-    roster.workers.push_back(k < std::ssize(present) ? present[static_cast<std::size_t>(k)] : Worker{});
-    roster.workers.back().id = static_cast<WorkerId>(k);
-    roster.workers.back().max_batch = kNoLimit;  // those who are left may not hold all of B between them
-  }
-  Controller changed(std::move(roster), {.policy = options.policy, .rate = options.rate});
-  changed.restore(controller);
-  changed.change_workers(std::move(present));
-  into = std::move(changed);
+Controller SavedJob::restored_controller(const JobOptions& options) const {
+  Controller then(
+      {.workers = roster, .global_batch = options.global_batch}, {.policy = options.policy, .rate = options.rate});
+  then.restore(controller);
+  return then;
 }
 
-void save_job(
-    const std::filesystem::path& path,
-    const SavedJob& job,
-    const torch::nn::Module& model,
-    const torch::optim::Optimizer& optimizer) {
+void SavedJob::give_ids(std::vector<Worker>& workers, WorkerId& next_id) const {
+  next_id = this->next_id;
+  for (std::size_t k = 0; k < workers.size(); ++k) {
+    workers[k].id = k < roster.size() ? roster[k].id : next_id++;
+  }
+}
+
+Checkpoint pack(SavedJob job, const torch::nn::Module& model, const torch::optim::Optimizer& optimizer) {
   Checkpoint checkpoint;
-  SavedJob copy = job;
-  Description description{copy};
+  Description description(job);
   checkpoint.texts["job"] = save_state(description).serialize();
   checkpoint.texts["ledger"] = job.ledger.serialize();
   checkpoint.texts["controller"] = job.controller.serialize();
+  checkpoint.texts["ceilings"] = job.ceilings.serialize();
   add(checkpoint, kModel, tensors_of(model));
   add(checkpoint, kOptimizer, optimizer_state(optimizer));
-  write_checkpoint(path, checkpoint);
+  return checkpoint;
 }
 
-SavedJob load_job(
-    const std::filesystem::path& path,
-    const Group& group,
+SavedJob unpack(
+    const Checkpoint& checkpoint,
+    const std::string& name,
     torch::nn::Module& model,
     torch::optim::Optimizer& optimizer) {
-  const Checkpoint checkpoint = read_on_rank_0(path, group);
   SavedJob job;
-  Description description{job};
-  restore_state(description, State::parse(text(checkpoint, path, "job")));
-  job.ledger = State::parse(text(checkpoint, path, "ledger"));
-  job.controller = State::parse(text(checkpoint, path, "controller"));
+  Description description(job);
+  restore_state(description, State::parse(text(checkpoint, name, "job")));
+  job.ledger = State::parse(text(checkpoint, name, "ledger"));
+  job.controller = State::parse(text(checkpoint, name, "controller"));
+  job.ceilings = State::parse(text(checkpoint, name, "ceilings"));
   fill(model, take(checkpoint, kModel));
   restore_optimizer_state(optimizer, take(checkpoint, kOptimizer));
   return job;
+}
+
+Checkpoint read_everywhere(const std::filesystem::path& path, const Group& group) {
+  Checkpoint checkpoint;
+  std::string failure;
+  if (group->getRank() == 0) {
+    try {
+      checkpoint = read_checkpoint(path);
+    } catch (const Error& error) {
+      failure = error.what();
+    }
+  }
+  failure = broadcast(group, failure);
+  if (!failure.empty()) {
+    throw Error(failure);
+  }
+  return send_to_all(group, checkpoint);
+}
+
+void send_checkpoint(const Group& group, const Checkpoint& checkpoint, int to) {
+  send_text(group, outline(checkpoint).serialize(), to);
+  std::vector<at::Tensor> flat{flat_bytes(checkpoint)};
+  group->send(flat, to, kTransferTag)->wait();
+}
+
+Checkpoint receive_checkpoint(const Group& group, int from) {
+  Checkpoint checkpoint = empty_like(State::parse(receive_text(group, from)));
+  std::vector<at::Tensor> flat{at::empty({total_bytes(checkpoint)}, at::kByte)};
+  group->recv(flat, from, kTransferTag)->wait();
+  fill_from(flat.front(), checkpoint);
+  return checkpoint;
 }
 
 }  // namespace isochron

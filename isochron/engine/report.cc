@@ -30,6 +30,15 @@ double mean_loss(std::span<const Report> reports) {
   return sum / total_batch(reports);
 }
 
+StepRecord begin_record(const Decision& decision, const SamplerState& place) {
+  StepRecord record{.step = decision.step, .epoch = place.epoch, .position = place.position};
+  record.learning_rate_factor = decision.learning_rate_factor;
+  record.changed = decision.changed;
+  record.reason = decision.reason;
+  record.words = decision.words;
+  return record;
+}
+
 }  // namespace
 
 double digest(const Decision& decision, const SamplerState& place) {
@@ -55,19 +64,21 @@ void check_agreement(std::span<const Report> reports, std::int64_t step) {
   }
 }
 
-StepRecord make_record(std::span<const Report> reports, const Decision& decision, double finished, double now) {
-  StepRecord record{.step = decision.step};
+StepRecord make_record(
+    std::span<const Report> reports,
+    std::span<const Worker> workers,
+    const Decision& decision,
+    const SamplerState& place,
+    double finished,
+    double now) {
+  StepRecord record = begin_record(decision, place);
   record.start_seconds = std::ranges::min(reports, {}, &Report::start).start;
   record.seconds = now - record.start_seconds;
-  record.learning_rate_factor = decision.learning_rate_factor;
-  record.changed = decision.changed;
-  record.reason = decision.reason;
-  record.words = decision.words;
   record.loss = mean_loss(reports);
   const double last = end_of(std::ranges::max(reports, {}, end_of));
   for (std::size_t k = 0; k < reports.size(); ++k) {
     record.workers.push_back(
-        {.id = k,
+        {.id = workers[k].id,
          .batch = static_cast<std::int64_t>(reports[k].batch),
          .start_seconds = reports[k].start,
          .compute_seconds = reports[k].seconds,
@@ -77,11 +88,25 @@ StepRecord make_record(std::span<const Report> reports, const Decision& decision
   return record;
 }
 
-StepTelemetry make_telemetry(std::span<const Report> reports, std::int64_t step) {
+StepRecord make_unreported_record(
+    std::span<const Interval> slices,
+    std::span<const Worker> workers,
+    const Decision& decision,
+    const SamplerState& place,
+    double now) {
+  StepRecord record = begin_record(decision, place);
+  record.start_seconds = now;
+  for (std::size_t k = 0; k < slices.size(); ++k) {
+    record.workers.push_back({.id = workers[k].id, .batch = slices[k].size(), .start_seconds = now});
+  }
+  return record;
+}
+
+StepTelemetry make_telemetry(std::span<const Report> reports, std::span<const Worker> workers, std::int64_t step) {
   StepTelemetry telemetry{.step = step};
   for (std::size_t k = 0; k < reports.size(); ++k) {
     telemetry.workers.push_back(
-        {.worker = k,
+        {.worker = workers[k].id,
          .batch = static_cast<std::int64_t>(reports[k].batch),
          .seconds = reports[k].seconds,
          .cpu = reports[k].cpu,

@@ -26,6 +26,8 @@ struct Report {
   double global_square = 0;  // of the step before: squared norm of the averaged gradient
   double decision = 0;       // digest() of what this worker believes the step to be
   double stop = 0;           // 0: go on; 1: stop; 1 + n: stop because of signal n
+  double finite = 1;         // 0: its own gradient is not, as far as it was looked at
+  double newcomer = 0;       // rank 0's counts: 1 if a worker is ready to join
 };
 
 // What all workers must believe alike, in as many bits as a double holds exactly.
@@ -35,9 +37,23 @@ double digest(const Decision& decision, const SamplerState& place);
 void check_agreement(std::span<const Report> reports, std::int64_t step);
 
 // `finished`: when the gradients were averaged, on this worker's clock; the end of the step is `now`.
-StepRecord make_record(std::span<const Report> reports, const Decision& decision, double finished, double now);
+StepRecord make_record(
+    std::span<const Report> reports,
+    std::span<const Worker> workers,
+    const Decision& decision,
+    const SamplerState& place,
+    double finished,
+    double now);
 
-StepTelemetry make_telemetry(std::span<const Report> reports, std::int64_t step);
+// Of a step whose reports are lost.
+StepRecord make_unreported_record(
+    std::span<const Interval> slices,
+    std::span<const Worker> workers,
+    const Decision& decision,
+    const SamplerState& place,
+    double now);
+
+StepTelemetry make_telemetry(std::span<const Report> reports, std::span<const Worker> workers, std::int64_t step);
 
 // Of the step before. Hardware may round norms differently, so rank 0's word counts for the average.
 GradientMoments make_moments(std::span<const Report> reports);

@@ -1,6 +1,7 @@
 #include "isochron/engine/standing.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "isochron/core/error.h"
 
@@ -44,6 +45,10 @@ Settlement settle(std::span<const Standing> standings) {
       result.workers.back().id = result.next_id++;
       result.joined.push_back(result.workers.back());
     }
+    if (standing.failed_batch > 0) {
+      result.out_of_memory.push_back(
+          {.worker = standing.self.id, .batch = standing.failed_batch, .in_pieces = standing.in_pieces});
+    }
   }
   return result;
 }
@@ -54,6 +59,13 @@ std::vector<Worker> missing(std::span<const Worker> before, std::span<const Work
     return std::ranges::find(now, worker.id, &Worker::id) == now.end();
   });
   return gone;
+}
+
+bool same_workers(std::span<const Worker> left, std::span<const Worker> right) {
+  return std::ranges::equal(left, right, [](const Worker& a, const Worker& b) {
+    return a.id == b.id && a.kind == b.kind && a.weight == b.weight && a.min_batch == b.min_batch &&
+           a.max_batch == b.max_batch && a.granularity == b.granularity;
+  });
 }
 
 }  // namespace isochron

@@ -32,6 +32,12 @@ struct Standing {
   void exchange(StateExchange& state);
 };
 
+struct OutOfMemory {
+  WorkerId worker = 0;
+  std::int64_t batch = 0;  // that it could not compute
+  bool in_pieces = false;  // it may compute it in pieces
+};
+
 struct Settlement {
   std::int64_t progress = 0;  // of those who are furthest
   int leader = 0;             // the first of them, whose state counts
@@ -40,6 +46,7 @@ struct Settlement {
   bool unfinished = false;
   std::vector<Worker> workers;  // by rank; those who joined have their ids
   std::vector<Worker> joined;
+  std::vector<OutOfMemory> out_of_memory;
   WorkerId next_id = 0;
 };
 
@@ -48,5 +55,8 @@ Settlement settle(std::span<const Standing> standings);
 
 // Those of `before` who are not among `now`.
 std::vector<Worker> missing(std::span<const Worker> before, std::span<const Worker> now);
+
+// Whether a policy would see a difference.
+bool same_workers(std::span<const Worker> left, std::span<const Worker> right);
 
 }  // namespace isochron

@@ -1,7 +1,9 @@
 #include "isochron/engine/sync_batch_norm.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <exception>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -20,6 +22,7 @@
 #include <torch/csrc/jit/runtime/interpreter.h>
 #include <torch/library.h>
 
+#include "isochron/comm/error.h"
 #include "isochron/core/error.h"
 
 namespace isochron {
@@ -34,31 +37,49 @@ class BatchNormExchange : public torch::CustomClassHolder {
 
   int workers() const { return host_->getSize(); }
 
-  // Row k is worker k's `mine`, which is in host memory.
+  // Row k is worker k's `mine`, which is in host memory; after a failure there is one row.
   at::Tensor all_gather(at::Tensor mine) {
     at::Tensor all = at::empty({workers(), mine.numel()}, mine.options());
-    wait([&] { return host_->_allgather_base(all, mine); });
-    return all;
+    return wait([&] { return host_->_allgather_base(all, mine); }) ? all : mine.unsqueeze(0);
   }
 
+  // After a failure it is `mine`.
   at::Tensor all_reduce(const at::Tensor& mine) {
-    Tensors sums{mine};
-    wait([&] { return host_->allreduce(sums); });
-    return sums.front();
+    Tensors sums{mine.clone()};
+    return wait([&] { return host_->allreduce(sums); }) ? sums.front() : mine;
+  }
+
+  bool has_failed() const { return failed_; }
+  void rethrow_failure() const {
+    if (failed_) {
+      std::rethrow_exception(failure_);
+    }
   }
 
   Clock::duration take_waited() { return Clock::duration(waited_.exchange(0)); }
 
  private:
+  // False if it fails.
   template <typename Collective>
-  void wait(const Collective& collective) {
+  bool wait(const Collective& collective) {
+    if (failed_) {
+      return false;
+    }
     const auto start = Clock::now();
-    collective()->wait();
+    try {
+      collective()->wait();
+    } catch (const PeerError&) {
+      failure_ = std::current_exception();
+      failed_ = true;
+    }
     waited_ += (Clock::now() - start).count();
+    return !failed_;
   }
 
   const c10::intrusive_ptr<c10d::Backend> host_;
   std::atomic<Clock::rep> waited_ = 0;
+  std::exception_ptr failure_;  // written before failed_
+  std::atomic<bool> failed_ = false;
 };
 
 namespace {
@@ -124,6 +145,9 @@ Statistics global_statistics(const at::Tensor& input, bool counts, BatchNormExch
   }
   const auto options = input.options().dtype(at::toOpMathType(input.scalar_type()));
   Statistics all = combine(exchange.all_gather(std::move(mine)), options);
+  if (exchange.has_failed()) {
+    all.count = std::max(all.count, 2.0);  // whatever comes of it, this step will not count
+  }
   if (all.count < 2) {
     throw std::invalid_argument(
         "values per channel of a batch norm in training are " + std::to_string(std::llround(all.count)) +
@@ -335,6 +359,10 @@ SyncBatchNorm::Scope::~Scope() {
   active = outer_;
   active_counts = outer_counts_;
   torch::jit::setGraphExecutorOptimize(optimised_);
+}
+
+void SyncBatchNorm::rethrow_failure() const {
+  exchange_->rethrow_failure();
 }
 
 Clock::duration SyncBatchNorm::take_waited() {

@@ -10,6 +10,9 @@
 // taken over, whether from a C++ module or from TorchScript. A layer costs one all-gather of 2 C + 1 doubles forward
 // and one all-reduce of 2 C backward, through host memory, so that workers on CPUs and GPUs mix; a group of one costs
 // nothing. All workers must run the same layers in the same order. Second derivatives are refused.
+//
+// A lost worker does not show in the model's code: from then on a layer uses what this worker has, and the failure is
+// kept for whoever asks at the end of the step.
 #pragma once
 
 #include <chrono>
@@ -46,6 +49,9 @@ class SyncBatchNorm {
     const bool outer_counts_;
     const bool optimised_;
   };
+
+  // Throws what went wrong in an exchange, if anything did.
+  void rethrow_failure() const;
 
   // Time spent in exchanges, waiting for other workers, since the last call; of forward and backward on all threads.
   std::chrono::steady_clock::duration take_waited();

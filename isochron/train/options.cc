@@ -1,6 +1,7 @@
 #include "isochron/train/options.h"
 
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <string_view>
 
@@ -64,6 +65,7 @@ void Options::validate() const {
   check_learning(*this);
   decay(1).validate();
   require_between("threads", threads, 0, 1024);
+  require_between("memory-limit", memory_limit, 0, std::numeric_limits<std::int64_t>::max());
   (void)choose_device(device);
   check_checkpoints(*this);
 }

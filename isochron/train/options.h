@@ -34,8 +34,9 @@ struct Options {
   double step_factor = 0.1;           // schedule step: the rate is multiplied by this …
   std::int64_t step_every = 0;        // … after every so many steps; 0: a third of the run
 
-  std::int64_t threads = 1;    // LibTorch's per worker; 0: as it likes
-  std::string device = "cpu";  // cpu, cuda, cuda:N, auto (a GPU if there is one)
+  std::int64_t threads = 1;       // LibTorch's per worker; 0: as it likes
+  std::int64_t memory_limit = 0;  // bytes that this process may take; 0: no limit
+  std::string device = "cpu";     // cpu, cuda, cuda:N, auto (a GPU if there is one)
 
   std::filesystem::path checkpoints;  // folder; empty: none are written
   std::int64_t checkpoint_every = 0;  // steps; 0: at the end of every epoch and when stopped

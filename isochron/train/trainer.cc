@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <sys/resource.h>
 #include <torch/cuda.h>
 #include <torch/optim/optimizer.h>
 #include <torch/utils.h>
@@ -92,6 +93,12 @@ std::int64_t count_steps(const Options& options, std::int64_t steps_per_epoch) {
 Options ready(Options options) {
   options.validate();
   options.job.device = choose_device(options.device);
+  if (options.memory_limit > 0) {
+    // An allocation above it fails, which the job can deal with; a control group's limit would kill the process.
+    const auto bytes = static_cast<rlim_t>(options.memory_limit);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
+    setrlimit(RLIMIT_DATA, &limit);
+  }
   if (options.threads > 0) {
     at::set_num_threads(static_cast<int>(options.threads));
   }
@@ -102,8 +109,9 @@ Options ready(Options options) {
 
 class Trainer::State {
  public:
-  State(const Options& options, const Warn& warn)
+  State(const Options& options, Warn warn)
       : options_(ready(options)),
+        warn_(warn ? std::move(warn) : [](const std::string&) {}),
         train_(open(options_, Split::kTrain)),
         test_(open(options_, Split::kTest)),
         model_(seeded_model(options_, *train_, device())),
@@ -113,27 +121,27 @@ class Trainer::State {
         decay_(options_.decay(total_steps_)),
         job_(options_.job) {
     job_.prepare(*model_, *optimizer_);
-    if (const char* const path = std::getenv(io::kStepFileVariable); path != nullptr && job_.is_first()) {
-      step_file_.emplace(io::StepFile::open(path));
-    }
     make_folder();
-    resume(warn);
+    resume();
   }
 
   bool step() {
-    if (!begin_step()) {
-      return false;
+    while (begin_step()) {
+      const std::int64_t wanted = job_.step();
+      const bool happened = job_.backward(*at_, [this](const at::Tensor& data, const at::Tensor& target) {
+        return loss_of(model_->forward(data), target, at::Reduction::Mean);
+      });
+      if (happened) {
+        optimizer_->step();
+      }
+      optimizer_->zero_grad();
+      job_.finish_step();
+      if (job_.step() > wanted) {
+        save_if_due();
+        return true;
+      }
     }
-    job_.backward(*at_, [this](const at::Tensor& data, const at::Tensor& target) {
-      return loss_of(model_->forward(data), target, at::Reduction::Mean);
-    });
-    optimizer_->step();
-    optimizer_->zero_grad();
-    job_.finish_step();
-    if (checkpoint_is_due()) {
-      save();
-    }
-    return true;
+    return false;
   }
 
   void save() {
@@ -147,6 +155,47 @@ class Trainer::State {
   }
 
   Evaluation evaluate() {
+    while (true) {
+      try {
+        return evaluate_once();
+      } catch (const Interrupted&) {  // somebody's part is lost
+        model_->train();
+      }
+    }
+  }
+
+  double solo_seconds(std::int64_t batch) {
+    prepare_solo(batch);
+    const auto start = Clock::now();
+    for_each_piece(solo_batch_, [this](const at::Tensor& data, const at::Tensor& target) {
+      loss_of(solo_model_->forward(data), target, at::Reduction::Mean).backward();
+    });
+    if (device().is_cuda()) {
+      torch::cuda::synchronize(device().index());
+    }
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    solo_model_->zero_grad();
+    return seconds;
+  }
+
+  void publish_step(std::int64_t step) {
+    const char* const path = std::getenv(io::kStepFileVariable);
+    if (path == nullptr || !job_.is_first()) {
+      return;
+    }
+    if (!step_file_) {  // at the start, or because the first worker is gone
+      step_file_.emplace(io::StepFile::open(path));
+    }
+    step_file_->publish(step);
+  }
+
+  Job& job() { return job_; }
+  std::int64_t total_steps() const { return total_steps_; }
+  std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  std::int64_t samples_per_epoch() const { return Sampler(order(options_.job.global_batch)).samples_per_epoch(); }
+
+ private:
+  Evaluation evaluate_once() {
     const torch::NoGradGuard no_gradients;
     const auto me = static_cast<std::size_t>(job_.rank());
     const std::vector<std::int64_t> split = evaluation_split();
@@ -167,31 +216,6 @@ class Trainer::State {
     return {.loss = sums[0] / sums[2], .accuracy = sums[1] / sums[2]};
   }
 
-  double solo_seconds(std::int64_t batch) {
-    prepare_solo(batch);
-    const auto start = Clock::now();
-    for_each_piece(solo_batch_, [this](const at::Tensor& data, const at::Tensor& target) {
-      loss_of(solo_model_->forward(data), target, at::Reduction::Mean).backward();
-    });
-    if (device().is_cuda()) {
-      torch::cuda::synchronize(device().index());
-    }
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    solo_model_->zero_grad();
-    return seconds;
-  }
-
-  void publish_step(std::int64_t step) {
-    if (step_file_) {
-      step_file_->publish(step);
-    }
-  }
-
-  Job& job() { return job_; }
-  std::int64_t total_steps() const { return total_steps_; }
-  std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
-
- private:
   c10::Device device() const { return options_.job.device; }
 
   SamplerOptions order(std::int64_t global_batch) const {
@@ -207,8 +231,9 @@ class Trainer::State {
     if (job_.step() >= total_steps_ || job_.stopping()) {
       return false;
     }
-    publish_step(job_.step());
-    set_learning_rate(*optimizer_, options_.learning_rate * decay_factor(decay_, job_.step()));
+    const std::int64_t planned = job_.step();
+    publish_step(planned);
+    set_learning_rate(*optimizer_, learning_rate());
     if (at_ != std::default_sentinel) {
       ++at_;
     }
@@ -216,13 +241,34 @@ class Trainer::State {
       const Split split = options_.augment ? Split::kTrain : Split::kTest;
       at_ = job_.loader(train_, loading(options_, *train_, split)).begin();
     }
+    if (job_.step() != planned) {  // this worker has joined, or got the state of another
+      set_learning_rate(*optimizer_, learning_rate() * job_.decision().learning_rate_factor);
+    }
     return at_ != std::default_sentinel;
   }
+
+  double learning_rate() const { return options_.learning_rate * decay_factor(decay_, job_.step()); }
 
   bool checkpoint_is_due() const {
     const std::int64_t done = job_.step();
     const std::int64_t every = options_.checkpoint_every > 0 ? options_.checkpoint_every : steps_per_epoch_;
     return done % every == 0 || done == total_steps_ || job_.stopping();
+  }
+
+  void save_if_due() {
+    if (!checkpoint_is_due()) {
+      return;
+    }
+    try {
+      save();
+    } catch (const Error& error) {
+      if (job_.step() >= total_steps_ || job_.stopping()) {
+        throw;
+      }
+      if (job_.is_first()) {
+        warn_(std::string(error.what()) + "; training goes on, the checkpoint before is intact");
+      }
+    }
   }
 
   // What rank 0 alone can see, told to all.
@@ -243,13 +289,13 @@ class Trainer::State {
     }
   }
 
-  void resume(const Warn& warn) {
+  void resume() {
     if (options_.resume.empty()) {
       return;
     }
     std::filesystem::path file = options_.resume;  // rank 0's counts
     if (options_.resume == "auto") {
-      const auto latest = job_.is_first() ? latest_checkpoint(options_.checkpoints, warn) : std::nullopt;
+      const auto latest = job_.is_first() ? latest_checkpoint(options_.checkpoints, warn_) : std::nullopt;
       if (!first_says(latest.has_value())) {
         return;
       }
@@ -306,6 +352,7 @@ class Trainer::State {
   }
 
   const Options options_;
+  const Warn warn_;
   const DatasetPointer train_;
   const DatasetPointer test_;
   const ModelPointer model_;
@@ -315,7 +362,7 @@ class Trainer::State {
   const DecayOptions decay_;
   Job job_;
   Loader::Iterator at_;
-  std::optional<io::StepFile> step_file_;  // rank 0's, if the launcher wants to know
+  std::optional<io::StepFile> step_file_;  // the first worker's, if the launcher wants to know
 
   ModelPointer solo_model_;
   Batch solo_batch_;
@@ -348,6 +395,9 @@ std::int64_t Trainer::total_steps() const {
 }
 std::int64_t Trainer::steps_per_epoch() const {
   return state_->steps_per_epoch();
+}
+std::int64_t Trainer::samples_per_epoch() const {
+  return state_->samples_per_epoch();
 }
 
 }  // namespace isochron::train

@@ -29,10 +29,11 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer();
 
-  // Collective: one whole step of the global batch, checkpoint included if one is due. False if there was none left to
-  // do, or the job is stopping.
+  // Collective: one whole step of the global batch, checkpoint included if one is due; repeated until it has happened,
+  // whatever became of the workers. False if there was none left to do, or the job is stopping. A checkpoint that cannot
+  // be written is a warning, and an Error only at the end of the run.
   bool step();
-  // Collective: a checkpoint now, if there is a folder for them.
+  // Collective: a checkpoint now, if there is a folder for them. One that cannot be written is an Error.
   void save();
   // Collective and exact: every test sample once, counts added up over the workers.
   Evaluation evaluate();
@@ -45,6 +46,7 @@ class Trainer {
   Job& job();
   std::int64_t total_steps() const;
   std::int64_t steps_per_epoch() const;
+  std::int64_t samples_per_epoch() const;
 
  private:
   class State;

@@ -1,33 +1,46 @@
 #include "isochron/worker/live_log.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <stdexcept>
-#include <system_error>
+#include <variant>
+
+#include "isochron/core/error.h"
 
 namespace isochron::worker {
+namespace {
 
-LiveLog::LiveLog(const std::string& path, const RunHeader& header, std::int64_t first_step) : writer_(stream_, path) {
-  std::error_code none;
-  const bool append = first_step > 0 && std::filesystem::file_size(path, none) > 0 && !none;
-  errno = 0;
-  stream_.open(path, std::ios::binary | (append ? std::ios::app : std::ios::trunc));
-  if (!stream_) {
+using Start = io::RunLogFile::Start;
+
+io::RunLogFile open(const std::string& path, const RunHeader& header, Start start) {
+  try {
+    return {path, header, start};
+  } catch (const Error& error) {
     throw std::invalid_argument(
-        "--log is '" + path + "'; permitted: a file that can be written (" + std::strerror(errno) + ")");
+        "--log is '" + path + "'; permitted: a file that can be written, and goes on where the run does (" +
+        error.what() + ")");
   }
-  if (append) {
-    writer_.write(EventRecord{.step = first_step, .event = "resume"});
-  } else {
-    writer_.write(header);
-  }
-  stream_.flush();
 }
 
-void LiveLog::write(const StepRecord& record) {
-  writer_.write(record);
-  stream_.flush();
+}  // namespace
+
+LiveLog::LiveLog(const std::string& path, const RunHeader& header, std::int64_t first_step, Begin begin)
+    : file_(open(path, header, begin == Begin::kTakeOver || first_step > 0 ? Start::kContinue : Start::kAnew)) {
+  if (begin == Begin::kTakeOver) {
+    next_step_ = file_.next_step();
+  } else if (file_.continued()) {
+    file_.write(EventRecord{.step = first_step, .event = "resume"});
+  }
+}
+
+void LiveLog::write(const io::RunLogLine& line) {
+  std::visit(
+      [this](const auto& record) {
+        if constexpr (!std::is_same_v<std::decay_t<decltype(record)>, RunHeader>) {
+          if (record.step >= next_step_) {
+            file_.write(record);
+          }
+        }
+      },
+      line);
 }
 
 }  // namespace isochron::worker

@@ -1,27 +1,33 @@
-// The run log of a training run, on disk line by line, so that it can be followed and survives whatever ends the run.
+// The run log of a training run, as --log names it.
 #pragma once
 
-#include <fstream>
+#include <cstdint>
 #include <string>
 
 #include "isochron/core/trace/run_log.h"
-#include "isochron/io/run_log_writer.h"
+#include "isochron/io/run_log_file.h"
+#include "isochron/io/run_log_reader.h"
 
 namespace isochron::worker {
 
 class LiveLog {
  public:
-  /// Begins the file `path`, given with --log. One that is there already is overwritten, unless the run goes on at a
-  /// later step than 0: then its steps are added, after an event "resume". Throws std::invalid_argument naming the file
-  /// if it cannot be written.
-  LiveLog(const std::string& path, const RunHeader& header, std::int64_t first_step);
+  enum class Begin : std::uint8_t {
+    kRun,       // a run, or the continuation of one that was saved
+    kTakeOver,  // of the log of a worker that is lost
+  };
 
-  /// Throws isochron::Error.
-  void write(const StepRecord& record);
+  /// A file that is there already is overwritten, unless the run goes on at a later step than 0 (then its steps are
+  /// added, after an event "resume") or the log is taken over. Throws std::invalid_argument naming the file if it cannot
+  /// be written.
+  LiveLog(const std::string& path, const RunHeader& header, std::int64_t first_step, Begin begin = Begin::kRun);
+
+  /// Lines of a log that was taken over are left out if they are there already. Throws isochron::Error.
+  void write(const io::RunLogLine& line);
 
  private:
-  std::ofstream stream_;
-  io::RunLogWriter writer_;
+  io::RunLogFile file_;
+  std::int64_t next_step_ = 0;  // of a log that was taken over: what it has not
 };
 
 }  // namespace isochron::worker

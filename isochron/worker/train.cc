@@ -1,16 +1,22 @@
-#include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <variant>
 
 #include "isochron/cli/config_option.h"
 #include "isochron/cli/program.h"
 #include "isochron/cli/recorder.h"
 #include "isochron/cli/table.h"
+#include "isochron/core/error.h"
+#include "isochron/io/join_requests.h"
+#include "isochron/io/worker_variables.h"
 #include "isochron/train/trainer.h"
 #include "isochron/worker/commands.h"
+#include "isochron/worker/history.h"
 #include "isochron/worker/live_log.h"
 #include "isochron/worker/train_request.h"
 #include "isochron/worker/train_results.h"
@@ -20,40 +26,52 @@ namespace {
 
 using cli::fixed;
 
-RunHeader header_of(const train::Options& options, const Job& job) {
+RunHeader header_of(const train::Options& options, train::Trainer& trainer) {
   RunHeader header{.program = "train", .version = ISOCHRON_VERSION, .policy = options.job.policy};
   header.global_batch = options.job.global_batch;
   header.seed = options.job.seed;
-  for (const Worker& worker : job.controller().roster().workers) {
-    header.workers.push_back({.id = worker.id, .name = "worker-" + std::to_string(worker.id), .kind = worker.kind});
+  header.samples_per_epoch = trainer.samples_per_epoch();
+  header.total_steps = trainer.total_steps();
+  header.model = options.model;
+  header.dataset = options.dataset;
+  for (const Worker& worker : trainer.job().controller().roster().workers) {
+    header.workers.push_back({.id = worker.id, .name = worker.name, .kind = worker.kind});
   }
   return header;
 }
 
-/// What rank 0 shows and writes while the run goes on.
+/// What the first worker shows and writes while the run goes on.
 class Reporter {
  public:
   /// Throws std::invalid_argument if a file cannot be written.
-  Reporter(TrainRequest& request, const train::Options& options, train::Trainer& trainer)
+  Reporter(TrainRequest& request, const train::Options& options, train::Trainer& trainer, LiveLog::Begin begin)
       : request_(request),
         progress_(
             std::cerr,
             request.progress_style(),
             {.total_steps = trainer.total_steps(), .steps_per_epoch = trainer.steps_per_epoch()}) {
-    const RunHeader header = header_of(options, trainer.job());
+    const RunHeader header = header_of(options, trainer);
     request.output.open();
     trace_ = std::make_unique<cli::Recorder>(header, "", request.trace);
     if (!request.log.empty()) {
-      log_.emplace(request.log, header, trainer.job().step());
+      log_.emplace(request.log, header, trainer.job().step(), begin);
     }
   }
 
-  void step(const StepRecord& record) {
-    if (log_) {
-      log_->write(record);
-    }
-    trace_->record(record);
-    progress_.show(record);
+  /// What has not been written yet.
+  void write(const History& history) {
+    known_ = history.for_each_since(known_, [this](const io::RunLogLine& line) {
+      if (log_) {
+        log_->write(line);
+      }
+      if (const auto* const step = std::get_if<StepRecord>(&line)) {
+        trace_->record(*step);
+        progress_.show(*step);
+      } else if (const auto* const event = std::get_if<EventRecord>(&line)) {
+        trace_->record(*event);
+        say("step " + std::to_string(event->step) + ": " + event->event + ", " + event->words);
+      }
+    });
   }
 
   void say(const std::string& line) {
@@ -76,97 +94,172 @@ class Reporter {
   Progress progress_;
   std::unique_ptr<cli::Recorder> trace_;
   std::optional<LiveLog> log_;
+  std::int64_t known_ = 0;  // lines of the history
 };
 
-/// Rank 0's reporter; the others have none. If it cannot be made, all workers end: rank 0 says why.
-std::unique_ptr<Reporter> make_reporter(TrainRequest& request, const train::Options& options, train::Trainer& trainer) {
-  std::unique_ptr<Reporter> reporter;
-  std::optional<std::invalid_argument> refusal;
-  if (trainer.job().is_first()) {
+/// One worker's run of `isochron train`.
+class Run {
+ public:
+  Run(TrainRequest& request, train::Options options)
+      : request_(request),
+        options_(with_hooks(std::move(options))),
+        trainer_(options_, complain_line),
+        results_{.policy = options_.job.policy, .target_accuracy = request.target_accuracy} {
+    begin_reporting();
+  }
+
+  /// Returns the signal that ended it; 0: none.
+  int train() {
+    Job& job = trainer_.job();
+    if (reporter_ && job.step() > 0) {
+      reporter_->say("resumed at step " + std::to_string(job.step()));
+    }
+    while (!results_.seconds_to_accuracy() && trainer_.step()) {
+      note_step();
+      if (evaluation_is_due()) {
+        evaluate();
+      }
+    }
+    if (results_.seconds_to_accuracy()) {
+      trainer_.save();
+    }
+    finish();
+    return job.stop_signal();
+  }
+
+ private:
+  static void complain_line(const std::string& words) { std::cerr << "isochron: " + words + "\n"; }
+
+  train::Options with_hooks(train::Options options) {
+    options.job.handle_signals = true;
+    options.job.warn = complain_line;
+    options.job.on_step = [this](const StepRecord& record) { history_.add(record); };
+    options.job.on_event = [this](const EventRecord& record) { history_.add(record); };
+    if (const char* const folder = std::getenv(io::kJobFolderVariable)) {
+      options.job.join_requests = [path = std::string(folder)] { return next_request(path); };
+    }
+    return options;
+  }
+
+  static std::optional<JoinRequest> next_request(const std::string& folder) {
     try {
-      reporter = std::make_unique<Reporter>(request, options, trainer);
-    } catch (const std::invalid_argument& error) {
-      refusal = error;
+      if (const auto request = io::take_join_request(folder)) {
+        return JoinRequest{.words = request->words, .host = request->host};
+      }
+    } catch (const Error& error) {
+      complain_line(error.what());
     }
+    return std::nullopt;
   }
-  const bool refused = trainer.job().sum({refusal ? 1.0 : 0.0}).front() > 0.0;
-  if (refusal) {
-    throw std::invalid_argument(*refusal);
-  }
-  if (refused) {
-    throw CLI::RuntimeError(cli::kBadUsage);
-  }
-  return reporter;
-}
 
-bool evaluation_is_due(const TrainRequest& request, train::Trainer& trainer) {
-  if (request.evaluate_every == 0 || trainer.job().stopping()) {
-    return false;
+  /// If the first worker cannot write what it should, all end: it says why.
+  void begin_reporting() {
+    std::optional<std::invalid_argument> refusal;
+    if (trainer_.job().is_first()) {
+      try {
+        reporter_ = std::make_unique<Reporter>(request_, options_, trainer_, LiveLog::Begin::kRun);
+      } catch (const std::invalid_argument& error) {
+        refusal = error;
+      }
+    }
+    const bool refused = trainer_.job().sum({refusal ? 1.0 : 0.0}).front() > 0.0;
+    if (refusal) {
+      throw std::invalid_argument(*refusal);
+    }
+    if (refused) {
+      throw CLI::RuntimeError(cli::kBadUsage);
+    }
   }
-  const std::int64_t done = trainer.job().step();
-  return done % (request.evaluate_every * trainer.steps_per_epoch()) == 0 || done == trainer.total_steps();
-}
 
-void train_all(const TrainRequest& request, train::Trainer& trainer, Reporter* reporter, TrainResults& results) {
-  while (!results.seconds_to_accuracy() && trainer.step()) {
-    const StepRecord& record = trainer.job().last_step();
-    results.meter.add(record);
-    results.loss = record.loss;
-    results.batch_sizes = trainer.job().batch_sizes();
-    if (reporter != nullptr) {
-      reporter->step(record);
+  /// The reporter of the first worker, which another one becomes when that is lost; null elsewhere.
+  Reporter* reporter() {
+    if (trainer_.job().is_first() && !reporter_ && !reporting_failed_) {
+      try {
+        reporter_ = std::make_unique<Reporter>(request_, options_, trainer_, LiveLog::Begin::kTakeOver);
+      } catch (const std::invalid_argument& error) {
+        reporting_failed_ = true;
+        complain_line(std::string(error.what()) + "; the run goes on without");
+      }
     }
-    if (!evaluation_is_due(request, trainer)) {
-      continue;
+    return reporter_.get();
+  }
+
+  void note_step() {
+    const StepRecord& record = trainer_.job().last_step();
+    results_.meter.add(record);
+    results_.loss = record.loss;
+    results_.batch_sizes = trainer_.job().batch_sizes();
+    write();
+  }
+
+  void write() {
+    if (Reporter* const first = reporter()) {
+      first->write(history_);
     }
-    const train::Evaluation evaluation = trainer.evaluate();
-    const std::int64_t done = trainer.job().step();
-    results.evaluations.push_back({.step = done, .seconds = results.meter.seconds(), .evaluation = evaluation});
-    if (reporter != nullptr) {
-      reporter->say(
+  }
+
+  bool evaluation_is_due() {
+    if (request_.evaluate_every == 0 || trainer_.job().stopping()) {
+      return false;
+    }
+    const std::int64_t done = trainer_.job().step();
+    return done % (request_.evaluate_every * trainer_.steps_per_epoch()) == 0 || done == trainer_.total_steps();
+  }
+
+  void evaluate() {
+    const train::Evaluation evaluation = trainer_.evaluate();
+    const std::int64_t done = trainer_.job().step();
+    const StepRecord& last = trainer_.job().last_step();
+    results_.evaluations.push_back({.step = done, .seconds = results_.meter.seconds(), .evaluation = evaluation});
+    history_.add(EvaluationRecord{
+        .step = done,
+        .seconds = last.start_seconds + last.seconds,
+        .loss = evaluation.loss,
+        .accuracy = evaluation.accuracy});
+    write();
+    if (reporter_) {
+      reporter_->say(
           "step " + std::to_string(done) + ": test accuracy " + fixed(evaluation.accuracy, 4) + ", test loss " +
-          fixed(evaluation.loss, 4) + ", " + fixed(results.meter.seconds(), 1) + " s of training");
+          fixed(evaluation.loss, 4) + ", " + fixed(results_.meter.seconds(), 1) + " s of training");
     }
   }
-}
 
-nlohmann::ordered_json details_of(const train::Options& options, const Job& job) {
-  return {
-      {"model", options.model},
-      {"dataset", options.dataset},
-      {"workers", job.size()},
-      {"global_batch", options.job.global_batch},
-      {"step", job.step()},
-      {"seed", options.job.seed}};
-}
+  void finish() {
+    Job& job = trainer_.job();
+    if (Reporter* const first = reporter()) {
+      first->write(history_);
+      if (const int signal = job.stop_signal()) {
+        const std::string where = options_.checkpoints.empty() ? "" : ", saved in " + options_.checkpoints.string();
+        first->say(
+            "stopped by signal " + std::to_string(signal) + " after " + std::to_string(job.step()) + " steps" + where);
+      }
+      first->finish(results_, details());
+    }
+  }
+
+  nlohmann::ordered_json details() {
+    return {
+        {"model", options_.model},
+        {"dataset", options_.dataset},
+        {"workers", trainer_.job().size()},
+        {"global_batch", options_.job.global_batch},
+        {"step", trainer_.job().step()},
+        {"seed", options_.job.seed}};
+  }
+
+  TrainRequest& request_;
+  History history_;
+  const train::Options options_;
+  train::Trainer trainer_;
+  TrainResults results_;
+  std::unique_ptr<Reporter> reporter_;
+  bool reporting_failed_ = false;
+};
 
 void run(TrainRequest& request, CLI::App& command) {
   cli::apply_config(command, request.config);
   request.check();
-  train::Options options = request.training.checked(command);
-  options.job.handle_signals = true;
-  train::Trainer trainer(options, [](const std::string& words) { std::cerr << "isochron: " << words << '\n'; });
-  Job& job = trainer.job();
-  const std::unique_ptr<Reporter> reporter = make_reporter(request, options, trainer);
-  if (reporter && job.step() > 0) {
-    reporter->say("resumed at step " + std::to_string(job.step()));
-  }
-
-  TrainResults results{.policy = options.job.policy, .target_accuracy = request.target_accuracy};
-  train_all(request, trainer, reporter.get(), results);
-  if (results.seconds_to_accuracy()) {
-    trainer.save();
-  }
-  const int signal = job.stop_signal();
-  if (reporter) {
-    if (signal != 0) {
-      const std::string where = options.checkpoints.empty() ? "" : ", saved in " + options.checkpoints.string();
-      reporter->say(
-          "stopped by signal " + std::to_string(signal) + " after " + std::to_string(job.step()) + " steps" + where);
-    }
-    reporter->finish(results, details_of(options, job));
-  }
-  if (signal != 0) {
+  if (const int signal = Run(request, request.training.checked(command)).train()) {
     throw CLI::RuntimeError(128 + signal);
   }
 }

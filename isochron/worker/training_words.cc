@@ -4,6 +4,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "isochron/cli/options.h"
 #include "isochron/data/catalog.h"
@@ -141,7 +142,26 @@ void add_exchange_group(CLI::App& command, TrainingWords& words) {
       ->default_str(std::to_string(words.options.job.gradients.bucket_bytes))
       ->group(group);
   add_choice(command, "--compression", words.compression, {"none", "bf16"}, "What they travel as")->group(group);
-  add_number(command, "--timeout", words.timeout_seconds, "Seconds until a silent worker is an error")->group(group);
+}
+
+void add_failure_group(CLI::App& command, TrainingWords& words) {
+  const std::string group = "When something fails";
+  add_number(
+      command, "--timeout", words.timeout_seconds, "Seconds that a worker may keep the others waiting until it is out")
+      ->group(group);
+  add_text(command, "--fence", words.fence, "COMMAND", "Kills process {pid} on {host}, where this host cannot itself")
+      ->group(group);
+  add_choice(
+      command,
+      "--numbers",
+      words.numbers,
+      {"stop", "skip", "rollback", "ignore"},
+      "When a gradient is not finite: end, leave the step out, go back to a checkpoint")
+      ->group(group);
+  const auto set_limit = [&words](const std::string& text) { words.memory_limit = io::parse_size(text); };
+  add_value(command, "--memory-limit", "SIZE", "Memory it may take; above it takes smaller batches", set_limit)
+      ->default_str("none")
+      ->group(group);
 }
 
 void add_checkpoint_group(CLI::App& command, TrainingWords& words) {
@@ -153,6 +173,23 @@ void add_checkpoint_group(CLI::App& command, TrainingWords& words) {
   add_whole(command, "--keep", options.keep, 1, kMost, "The newest so many")->group(group);
   add_text(command, "--resume", options.resume, "auto|FILE", "From this one; auto: the newest of the folder, if any")
       ->group(group);
+}
+
+Numbers parse_numbers(const std::string& name) {
+  return name == "skip"       ? Numbers::kSkip
+         : name == "rollback" ? Numbers::kRollBack
+         : name == "ignore"   ? Numbers::kIgnore
+                              : Numbers::kStop;
+}
+
+bool run_fence(std::string command, const Peer& peer) {
+  const std::pair<std::string, std::string> values[] = {{"{host}", peer.host}, {"{pid}", std::to_string(peer.process)}};
+  for (const auto& [name, value] : values) {
+    for (std::size_t at = command.find(name); at != std::string::npos; at = command.find(name, at + value.size())) {
+      command.replace(at, name.size(), value);
+    }
+  }
+  return std::system(command.c_str()) == 0;  // NOLINT(bugprone-command-processor): the user's own words
 }
 
 /// Sets `value` to what the launcher says, unless the command line does.
@@ -167,6 +204,9 @@ void inherit_from_launcher(const CLI::App& command, JobOptions& job, bool nomina
   inherit(command, "--min-batch", io::kMinBatchVariable, job.min_batch);
   inherit(command, "--max-batch", io::kMaxBatchVariable, job.max_batch);
   inherit(command, "--granularity", io::kGranularityVariable, job.granularity);
+  if (const char* const name = std::getenv(io::kWorkerNameVariable)) {
+    job.name = name;
+  }
   if (const char* const kind = std::getenv(io::kWorkerKindVariable); kind != nullptr && command.count("--kind") == 0) {
     job.kind = kind;
   }
@@ -184,6 +224,7 @@ void TrainingWords::add_options(CLI::App& command) {
   add_learning_group(command, *this);
   add_worker_group(command, *this);
   add_exchange_group(command, *this);
+  add_failure_group(command, *this);
   add_checkpoint_group(command, *this);
 }
 
@@ -201,6 +242,11 @@ train::Options TrainingWords::checked(const CLI::App& command) const {
     job.gradients.bucket_bytes = static_cast<std::int64_t>(std::min(bucket_bytes, 1e18));
   }
   job.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(std::min(timeout_seconds, 1e9) * 1000.0));
+  job.numbers = parse_numbers(numbers);
+  if (!fence.empty()) {
+    job.fence = [command = fence](const Peer& peer) { return run_fence(command, peer); };
+  }
+  checked.memory_limit = static_cast<std::int64_t>(std::min(memory_limit, 1e18));
   job.rate.rule = parse_rate_rule(rate_rule);
   if (job.rate.rule != RateRule::kNone) {  // the rule knows how long a warm-up is at this batch
     job.rate.warmup_steps = static_cast<double>(checked.warmup);

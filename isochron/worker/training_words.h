@@ -17,6 +17,9 @@ struct TrainingWords {
   std::string weighting = "exact";
   std::string rate_rule = "none";
   std::string compression = "none";
+  std::string numbers = "stop";
+  std::string fence;           // empty: processes of this host are killed, others cannot be
+  double memory_limit = 0.0;   // bytes; 0: none
   std::int64_t max_batch = 0;  // 0: no limit
   bool no_augment = false;
   bool no_sync_batch_norm = false;

@@ -1,0 +1,83 @@
+#include "isochron/io/join_requests.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "isochron/core/error.h"
+#include "isochron/io/output_file.h"
+
+namespace isochron::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "join-";
+constexpr std::string_view kExtension = ".json";
+constexpr std::uintmax_t kMostBytes = 1 << 20;
+
+bool is_request(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with(kPrefix) && name.ends_with(kExtension);
+}
+
+JoinRequestFile parse(const fs::path& path) {
+  std::error_code error;
+  if (const auto bytes = fs::file_size(path, error); error || bytes > kMostBytes) {
+    throw Error("a request to join, " + path.string() + ", cannot be read or is above 1 MiB");
+  }
+  std::ifstream stream(path, std::ios::binary);
+  const auto json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  JoinRequestFile request;
+  try {
+    request.words = json.at("words").get<std::vector<std::string>>();
+    request.host = json.at("host").get<std::string>();
+  } catch (const nlohmann::json::exception& problem) {
+    throw Error("a request to join, " + path.string() + ", is damaged: " + problem.what());
+  }
+  if (request.words.empty()) {
+    throw Error("a request to join, " + path.string() + ", names no program");
+  }
+  return request;
+}
+
+}  // namespace
+
+void post_join_request(const fs::path& folder, const JoinRequestFile& request) {
+  // Names sort by time; the process keeps those of two launchers apart.
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+  OutputFile file(
+      folder /
+      (std::string(kPrefix) + std::to_string(nanoseconds) + "-" + std::to_string(getpid()) + std::string(kExtension)));
+  file.stream() << nlohmann::json{{"words", request.words}, {"host", request.host}}.dump();
+  file.commit();
+}
+
+std::optional<JoinRequestFile> take_join_request(const fs::path& folder) {
+  std::optional<fs::path> oldest;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
+    if (is_request(entry.path()) && (!oldest || entry.path() < *oldest)) {
+      oldest = entry.path();
+    }
+  }
+  if (!oldest) {
+    return std::nullopt;
+  }
+  try {
+    JoinRequestFile request = parse(*oldest);
+    fs::remove(*oldest, none);
+    return request;
+  } catch (const Error&) {
+    fs::remove(*oldest, none);
+    throw;
+  }
+}
+
+}  // namespace isochron::io
