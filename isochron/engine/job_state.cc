@@ -199,10 +199,10 @@ Controller SavedJob::restored_controller(const JobOptions& options) const {
   return then;
 }
 
-void SavedJob::give_ids(std::vector<Worker>& workers, WorkerId& next_id) const {
-  next_id = this->next_id;
+void SavedJob::give_ids(std::vector<Worker>& workers, WorkerId& next) const {
+  next = next_id;
   for (std::size_t k = 0; k < workers.size(); ++k) {
-    workers[k].id = k < roster.size() ? roster[k].id : next_id++;
+    workers[k].id = k < roster.size() ? roster[k].id : next++;
   }
 }
 

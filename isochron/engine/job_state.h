@@ -46,8 +46,8 @@ struct SavedJob {
 
   // The controller as it was, with the workers of then.
   Controller restored_controller(const JobOptions& options) const;
-  // Gives `workers` the ids of those who had their places; what is left over gets new ones from `next_id`.
-  void give_ids(std::vector<Worker>& workers, WorkerId& next_id) const;
+  // Gives `workers` the ids of those who had their places; those left over get new ones. `next` is the id after those.
+  void give_ids(std::vector<Worker>& workers, WorkerId& next) const;
 };
 
 Checkpoint pack(SavedJob job, const torch::nn::Module& model, const torch::optim::Optimizer& optimizer);

@@ -18,12 +18,6 @@
 namespace isochron {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds(Clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 void start_mpi() {
   int initialized = 0;
   MPI_Initialized(&initialized);

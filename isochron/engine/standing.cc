@@ -6,8 +6,14 @@
 #include "isochron/core/error.h"
 
 namespace isochron {
+namespace {
+
+constexpr std::int64_t kMostExact = std::int64_t{1} << 53;
+
+}  // namespace
 
 void WorkerState::exchange(StateExchange& state) {
+  worker.max_batch = std::min(worker.max_batch, kMostExact);  // as much as no limit
   state.field("id", worker.id);
   state.field("name", worker.name);
   state.field("kind", worker.kind);

@@ -13,6 +13,7 @@
 #include <iostream>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -125,7 +126,7 @@ class Subject {
   }
 
   void train() {
-    const auto dataset = data::synthetic_images(
+    const std::shared_ptr<const data::Dataset> dataset = data::synthetic_images(
         {.samples = script_.number("samples", 600), .classes = 4, .channels = 1, .height = 8, .width = 8, .seed = 1});
     const std::int64_t steps = script_.number("steps", 20);
     for ([[maybe_unused]] const auto epoch : job_.epochs(1'000'000)) {
