@@ -23,6 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 WARM_UP = 5
 # Samples per worker, and steps per round.
 CASES = {"cnn": (64, 40), "resnet18": (16, 6)}
+# What the program calls the networks below.
+NAMES = {"cnn": "cnn:width=16", "resnet18": "resnet18"}
 
 
 def make_cnn():
@@ -99,7 +101,7 @@ def run_ddp(name, ranks):
 def run_native(name, ranks, norm):
     batch, steps = CASES[name]
     launcher = [ROOT / "tests/ranks/mpirun.sh", ROOT / ".venv/bin/mpirun", str(ranks)]
-    program = [ROOT / "build/release/bin/engine_ddp_step", name, str(batch * ranks), str(steps), norm]
+    program = [ROOT / "build/release/bin/engine_ddp_step", NAMES[name], str(batch * ranks), str(steps), norm]
     return json.loads(subprocess.run([*launcher, *program], capture_output=True, text=True, check=True).stdout)
 
 
