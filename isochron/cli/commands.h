@@ -14,6 +14,7 @@ void add_simulate(CLI::App& program);
 void add_worker_commands(CLI::App& program);  // train and compare, which isochron-worker has
 void add_policies(CLI::App& program);
 void add_clusters(CLI::App& program);
+void add_ledger(CLI::App& program);
 void add_launch(CLI::App& program);
 void add_doctor(CLI::App& program);
 void add_enter(CLI::App& program);  // hidden: what `launch` runs through mpirun

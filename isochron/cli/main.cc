@@ -10,6 +10,7 @@ int main(int count, char** words) {
         isochron::cli::add_simulate(app);
         isochron::cli::add_policies(app);
         isochron::cli::add_clusters(app);
+        isochron::cli::add_ledger(app);
         isochron::cli::add_doctor(app);
         isochron::cli::add_enter(app);
       }};

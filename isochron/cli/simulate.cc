@@ -19,6 +19,8 @@ RunHeader header_of(const sim::ClusterSpec& cluster, const sim::Options& options
   header.cluster = cluster.name;
   header.global_batch = options.global_batch;
   header.seed = options.seed;
+  header.samples_per_epoch = options.samples();
+  header.total_steps = options.sync == sim::Sync::kBsp ? options.steps : 0;
   for (std::size_t i = 0; i < cluster.workers.size(); ++i) {
     header.workers.push_back({.id = i, .name = cluster.workers[i].name, .kind = cluster.workers[i].kind});
   }

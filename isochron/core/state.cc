@@ -89,6 +89,9 @@ State State::parse(std::string_view text) {
     text.remove_prefix(end + 1);
     const std::string_view type = take_word(line);
     const std::string name(take_word(line));
+    if (type == "n" ? state.numbers.contains(name) : state.words.contains(name)) {
+      throw std::invalid_argument(where + ": '" + name + "' is there twice; permitted: once");
+    }
     if (type == "n") {
       std::vector<double>& values = state.numbers[name];
       while (!line.empty()) {
@@ -159,6 +162,22 @@ void StateExchange::check_length(std::string_view name, std::size_t length, std:
     throw std::invalid_argument(
         "state field " + prefix_ + std::string(name) + " has " + std::to_string(length) +
         " numbers; permitted: " + std::to_string(permitted));
+  }
+}
+
+void StateExchange::check_count(std::string_view name, std::size_t count) const {
+  if (source_ != nullptr && count > source_->numbers.size() + source_->words.size()) {
+    throw std::invalid_argument(
+        "state field " + prefix_ + std::string(name) + ".count is " + std::to_string(count) +
+        "; permitted: as many as there are");
+  }
+}
+
+void StateExchange::check_range(std::string_view name, double number, bool fits) const {
+  if (!fits) {
+    throw std::invalid_argument(
+        "state field " + prefix_ + std::string(name) + " is " + std::to_string(number) +
+        "; permitted: a number that fits its place");
   }
 }
 

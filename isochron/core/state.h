@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace isochron {
@@ -21,7 +22,7 @@ struct State {
 
   /// One field a line; hexadecimal floating point.
   [[nodiscard]] std::string serialize() const;
-  /// The inverse of serialize(). Throws std::invalid_argument naming the line on any other text.
+  /// The inverse of serialize(). Throws std::invalid_argument naming the line on any other text, whatever it is.
   static State parse(std::string_view text);
 };
 
@@ -82,6 +83,7 @@ class StateExchange {
   void parts(std::string_view name, std::vector<Part>& list) {
     auto count = list.size();
     field(std::string(name) + ".count", count);
+    check_count(name, count);
     list.resize(count);
     for (std::size_t i = 0; i < count; ++i) {
       part(std::string(name) + "." + std::to_string(i), list[i]);
@@ -90,11 +92,16 @@ class StateExchange {
 
  private:
   void check_length(std::string_view name, std::size_t length, std::size_t permitted) const;
+  /// Every part has a field at least, so a state cannot hold more parts than fields.
+  void check_count(std::string_view name, std::size_t count) const;
   static double to_number(std::int64_t value);
   [[nodiscard]] std::int64_t to_whole(double number, std::string_view name, double least) const;
+  void check_range(std::string_view name, double number, bool fits) const;
   template <std::integral T>
   T to_whole(double number, std::string_view name) const {
-    return static_cast<T>(to_whole(number, name, std::unsigned_integral<T> ? 0.0 : -0x1p53));
+    const std::int64_t whole = to_whole(number, name, std::unsigned_integral<T> ? 0.0 : -0x1p53);
+    check_range(name, number, std::in_range<T>(whole));
+    return static_cast<T>(whole);
   }
 
   State* target_ = nullptr;

@@ -186,6 +186,9 @@ void write_checkpoint_file(const std::filesystem::path& path, const std::map<std
 CheckpointReader::CheckpointReader(std::istream& stream, std::string name) : stream_(stream), name_(std::move(name)) {
   const auto end = static_cast<std::streamoff>(stream_.seekg(0, std::ios::end).tellg());
   stream_.seekg(0);
+  if (!stream_ || end < 0) {
+    fail("it is no file whose size is known");
+  }
   std::array<std::byte, kFrontBytes> front{};
   read_bytes(front, "its front");
   if (std::memcmp(front.data(), kMagic.data(), kMagic.size()) != 0) {

@@ -1,8 +1,9 @@
 // A file that appears whole or not at all, even if the power fails: written beside its place under a temporary name,
 // flushed to the disk, then renamed.
 //
-// Opening fails early, before the work whose result it will hold. Without commit() nothing is left behind. What is
-// there but is no regular file (/dev/null, a pipe) is written directly.
+// Opening fails early, before the work whose result it will hold. Without commit() nothing is left behind, unless the
+// process is killed: then the temporary file stays, which remove_abandoned_outputs() finds. What is there but is no
+// regular file (/dev/null, a pipe) is written directly.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <fstream>
 #include <ostream>
 #include <span>
+#include <string_view>
 
 namespace isochron::io {
 
@@ -33,7 +35,12 @@ class OutputFile {
  private:
   std::filesystem::path path_;
   std::filesystem::path temporary_;  // empty: written directly, or committed
+  int lock_ = -1;                    // held on the temporary file: its writer lives
   std::ofstream stream_;
 };
+
+/// Removes the temporary files in `folder` of names that begin with `prefix`, whose writers were killed; those that are
+/// being written stay. Returns how many. What cannot be removed is left alone.
+std::size_t remove_abandoned_outputs(const std::filesystem::path& folder, std::string_view prefix);
 
 }  // namespace isochron::io

@@ -12,6 +12,10 @@ namespace {
 
 constexpr std::size_t kLongestText = 1000;
 
+bool is_control(unsigned char c) {
+  return c < 0x20 || c == 0x7F;
+}
+
 std::string shortened(std::string_view text) {
   constexpr std::size_t kLongest = 60;
   return to_utf8(text.substr(0, kLongest)) + (text.size() > kLongest ? "…" : "");
@@ -34,7 +38,7 @@ std::string shown(const toml::node& node) {
 
 std::string one_line(std::string_view text) {
   std::string result(text);
-  std::ranges::replace_if(result, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
+  std::ranges::replace_if(result, is_control, '?');
   return result;
 }
 
@@ -84,8 +88,9 @@ void TomlFields::integer(std::string_view key, std::int64_t& value) {
 
 void TomlFields::text(std::string_view key, std::string& value) {
   if (const toml::node* const found = node(key)) {
-    if (!found->is_string() || found->as_string()->get().size() > kLongestText) {
-      refuse(key, "text in quotes, at most " + std::to_string(kLongestText) + " bytes");
+    if (!found->is_string() || found->as_string()->get().size() > kLongestText ||
+        std::ranges::any_of(found->as_string()->get(), is_control)) {
+      refuse(key, "text in quotes without control characters, at most " + std::to_string(kLongestText) + " bytes");
     }
     value = found->as_string()->get();
   }

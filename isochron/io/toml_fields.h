@@ -24,7 +24,8 @@ class TomlFields {
   /// Any finite number, whole or not.
   void number(std::string_view key, double& value);
   void integer(std::string_view key, std::int64_t& value);
-  /// At most 1000 bytes.
+  /// At most 1000 bytes, and no control characters: names are shown to people, and go to workers in their environment,
+  /// where a zero would begin another variable.
   void text(std::string_view key, std::string& value);
   void flag(std::string_view key, bool& value);
   /// Text that `parse` turns into a value; the std::invalid_argument it throws gets the place and the key in front.

@@ -14,7 +14,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Bulk-synchronous parallel: steps one after another, each as long as its slowest worker and the exchange.
 class Bsp {
  public:
-  explicit Bsp(Run& run) : run_(run), stopped_(run.cluster.workers.size(), false) {}
+  explicit Bsp(Run& run)
+      : run_(run), samples_known_(run.options.samples() > 0), stopped_(run.cluster.workers.size(), false) {}
 
   void run() {
     for (step_ = 0; step_ < run_.options.steps; ++step_) {
@@ -38,6 +39,7 @@ class Bsp {
   void record_step(double seconds) const;
 
   Run& run_;
+  bool samples_known_;
   std::int64_t step_ = 0;
   double now_ = 0.0;
   std::vector<bool> stopped_;          // by the worker's number in the specification
@@ -194,6 +196,8 @@ void Bsp::finish_step(double seconds) {
 void Bsp::record_step(double seconds) const {
   StepRecord record{
       .step = step_,
+      .epoch = samples_known_ ? 0 : -1,
+      .position = samples_known_ ? step_ * run_.options.global_batch : -1,
       .start_seconds = now_ - seconds,
       .seconds = seconds,
       .workers = {},

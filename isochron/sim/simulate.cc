@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "isochron/core/sample/interval.h"
 #include "isochron/sim/run.h"
 
 namespace isochron::sim {
@@ -32,6 +33,11 @@ void Options::validate() const {
   not_negative("gradient bytes", network.gradient_bytes);
   require(network.buckets >= 1, "buckets", network.buckets, "1 or more");
   not_negative("failure seconds", failure_seconds);
+}
+
+std::int64_t Options::samples() const {
+  const bool countable = global_batch <= kMostPositions / steps;
+  return sync == Sync::kBsp && countable ? global_batch * steps : 0;
 }
 
 Result simulate(

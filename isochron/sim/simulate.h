@@ -49,6 +49,10 @@ struct Options {
 
   /// Throws std::invalid_argument naming the field, the value and what is permitted.
   void validate() const;
+
+  /// Samples of a run, which is one epoch: B in every step. 0: more than a run log can count, or ASP and SSP, whose
+  /// pushes belong to no step. The options are valid.
+  [[nodiscard]] std::int64_t samples() const;
 };
 
 struct Result {

@@ -55,6 +55,45 @@ TEST(StateTest, RefusesWhatItDidNotWrite) {
   EXPECT_THROW((void)State::parse("n x 0x1p0"), std::invalid_argument);
   EXPECT_THROW((void)State::parse("n x one\n"), std::invalid_argument);
   EXPECT_THROW((void)State::parse("q x 1\n"), std::invalid_argument);
+  EXPECT_THROW((void)State::parse("n x 0x1p0\nn x 0x1p0\n"), std::invalid_argument);
+  EXPECT_THROW((void)State::parse("w x a\nw x b\n"), std::invalid_argument);
+}
+
+/// What restoring `outer` from `state` is refused with.
+std::string refusal(Outer& outer, const State& state) {
+  try {
+    restore_state(outer, state);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+// A count of 2^53 would take all memory before the first missing part is noticed.
+TEST(StateTest, RefusesMorePartsThanThereAreBeforeMemoryIsTaken) {
+  Outer outer{.inner = {{1.5}}};
+  State state = save_state(outer);
+  state.numbers["inner.count"] = {0x1p53};
+  EXPECT_EQ(refusal(outer, state), "state field inner.count is 9007199254740992; permitted: as many as there are");
+  state.numbers["inner.count"] = {2.0};
+  EXPECT_EQ(refusal(outer, state), "state field inner.1.level is missing");
+}
+
+struct Narrow {
+  std::int8_t small = 0;
+  void exchange(StateExchange& state) { state.field("small", small); }
+};
+
+TEST(StateTest, RefusesWholeNumbersThatDoNotFit) {
+  Narrow narrow;
+  State state = save_state(narrow);
+  for (const double number : {128.0, -129.0, 0.5, 0x1p54}) {
+    state.numbers["small"] = {number};
+    EXPECT_THROW(restore_state(narrow, state), std::invalid_argument) << number;
+  }
+  state.numbers["small"] = {-128.0};
+  restore_state(narrow, state);
+  EXPECT_EQ(narrow.small, -128);
 }
 
 TEST(StateTest, NamesAMissingField) {

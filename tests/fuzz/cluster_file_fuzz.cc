@@ -1,4 +1,5 @@
-// Any bytes are a cluster that validates and survives a round trip, or one line of std::invalid_argument.
+// Any bytes are a cluster that validates, survives a round trip and can be simulated, or one line of
+// std::invalid_argument.
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -8,11 +9,23 @@
 #include "isochron/core/error.h"
 #include "isochron/io/cluster_file.h"
 #include "isochron/io/cluster_writer.h"
+#include "isochron/sim/simulate.h"
 
 namespace {
 
 using isochron::io::parse_cluster;
 using isochron::io::to_toml;
+
+/// Bounds that cannot hold the batch, or a worker that is stopped for ever, are refused here.
+void simulate(const isochron::sim::ClusterSpec& cluster) {
+  for (const auto sync : {isochron::sim::Sync::kBsp, isochron::sim::Sync::kAsp}) {
+    try {
+      (void)isochron::sim::simulate(cluster, {.global_batch = 64, .steps = 3, .sync = sync}, "uniform");
+    } catch (const std::invalid_argument&) {
+      continue;
+    }
+  }
+}
 
 void check(std::string_view bytes) {
   isochron::sim::ClusterSpec cluster;
@@ -30,6 +43,7 @@ void check(std::string_view bytes) {
   }
   const std::string text = to_toml(cluster);
   ISO_CHECK(to_toml(parse_cluster(text, "again.toml")) == text, "the round trip changed the cluster");
+  simulate(cluster);
 }
 
 }  // namespace

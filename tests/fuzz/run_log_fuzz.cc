@@ -1,6 +1,7 @@
 // Any bytes are records that survive a round trip and can be drawn, or std::invalid_argument that names the line.
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -11,6 +12,7 @@
 #include "isochron/core/error.h"
 #include "isochron/core/trace/chrome_trace.h"
 #include "isochron/core/trace/prometheus.h"
+#include "isochron/core/trace/sample_audit.h"
 #include "isochron/io/run_log_reader.h"
 
 namespace {
@@ -50,18 +52,35 @@ void check_chain(const std::string& line) {
   }
 }
 
+void audit(const isochron::io::RunLogLine& line, std::optional<isochron::SampleAuditor>& auditor) {
+  if (const auto* const header = std::get_if<isochron::RunHeader>(&line)) {
+    auditor.emplace(*header);
+  } else if (const auto* const step = std::get_if<isochron::StepRecord>(&line)) {
+    auditor->add(*step, 1);
+  } else if (const auto* const event = std::get_if<isochron::EventRecord>(&line)) {
+    auditor->add(*event, 1);
+  }
+}
+
 void check(const std::string& bytes) {
   check_chain(bytes.substr(0, bytes.find('\n')));
   std::istringstream stream(bytes);
   RunLogReader reader(stream, "fuzz.jsonl");
   const auto text = [](const auto& record) { return to_json(record); };
+  std::optional<isochron::SampleAuditor> auditor;
   try {
     while (const auto line = reader.next()) {
+      audit(*line, auditor);
       ISO_CHECK(std::visit(text, reread(*line)) == std::visit(text, *line), "the round trip changed the record");
       draw(*line);
     }
   } catch (const std::invalid_argument& refusal) {
     ISO_CHECK(std::string_view(refusal.what()).starts_with("fuzz.jsonl:"), "a refusal without its line");
+  }
+  if (auditor) {
+    for (const isochron::EpochAudit& epoch : auditor->finish().epochs) {
+      ISO_CHECK(epoch.used >= 0 && epoch.doubled >= 0 && epoch.missing >= 0, "a count below zero");
+    }
   }
 }
 

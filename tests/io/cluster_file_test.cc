@@ -160,6 +160,16 @@ TEST(ClusterFileTest, NamesKeyValueAndWhatIsPermitted) {
   EXPECT_THAT(refusal("[[worker]]\nnoise = \"loud\"\n"), HasSubstr("c.toml:2: noise is 'loud'; permitted: a number"));
 }
 
+// A launcher hands the name on in an environment whose variables end with a zero.
+TEST(ClusterFileTest, RefusesNamesWithControlCharacters) {
+  for (const char* const name : {R"("a\u0000LD_PRELOAD=b.so")", R"("a\u001b[2J")", R"("a\nb")", R"("\u007f")"}) {
+    EXPECT_THAT(
+        refusal(std::string("[[worker]]\nname = ") + name + "\n"),
+        HasSubstr("text in quotes without control characters"));
+    EXPECT_THAT(refusal(std::string("[[worker]]\nkind = ") + name + "\n"), StartsWith("c.toml:2: kind is "));
+  }
+}
+
 TEST(ClusterFileTest, KeepsEveryErrorOnOneLine) {
   EXPECT_EQ(refusal("[[worker]]\ncores = n\n.01\n").find('\n'), std::string::npos);
   EXPECT_EQ(refusal("\"a\\nb\" = 1\n[[worker]]\n").find('\n'), std::string::npos);

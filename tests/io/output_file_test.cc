@@ -7,6 +7,7 @@
 
 #include "tests/own_path.h"
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "isochron/core/error.h"
 
@@ -61,6 +62,24 @@ TEST_F(OutputFileTest, WritesThroughALink) {
   file.commit();
   EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
   EXPECT_EQ(content(folder_ / "real"), "new");
+}
+
+TEST_F(OutputFileTest, DoesNotFollowALinkInThePlaceOfItsTemporaryFile) {
+  std::ofstream(folder_ / "victim") << "mine";
+  const fs::path temporary = folder_ / (".a.json." + std::to_string(::getpid()) + ".tmp");
+  fs::create_symlink(folder_ / "victim", temporary);
+  EXPECT_THROW(OutputFile(folder_ / "a.json"), Error);
+  EXPECT_EQ(content(folder_ / "victim"), "mine");
+}
+
+TEST_F(OutputFileTest, TakesThePlaceOfATemporaryFileThatNobodyWrites) {
+  std::ofstream(folder_ / (".a.json." + std::to_string(::getpid()) + ".tmp")) << "left by one of the same number";
+  OutputFile file(folder_ / "a.json");
+  file.stream() << "new";
+  EXPECT_THROW(OutputFile(folder_ / "a.json"), Error);  // but not of one that is being written
+  file.commit();
+  EXPECT_EQ(content(folder_ / "a.json"), "new");
+  EXPECT_EQ(files(), 1);
 }
 
 TEST_F(OutputFileTest, RefusesWhatCannotBeWrittenAtOnce) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -53,6 +54,16 @@ TEST(ExpectedMaxTest, AgreesWithSamplingForManyWorkers) {
     means[k] = -0.5 * sigmas[k];
   }
   EXPECT_NEAR(expected_max(means, sigmas), sampled(means, sigmas, 4000), 4e-3);
+}
+
+// A noise beyond all measure makes infinities of the means, and their differences are no numbers.
+TEST(ExpectedMaxTest, SurvivesWhatIsNoNumber) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double nan = std::nan("");
+  for (const double odd : {kInfinity, -kInfinity, nan, 1e308, -1e308}) {
+    (void)expected_max(std::vector<double>{0.0, odd}, std::vector<double>{0.1, 0.1});
+    (void)expected_max(std::vector<double>{odd, odd}, std::vector<double>{0.1, odd});
+  }
 }
 
 }  // namespace

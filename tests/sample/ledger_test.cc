@@ -150,6 +150,10 @@ TEST(LedgerTest, RefusesWhatCannotBe) {
     state.numbers.at("used") = wrong;
     EXPECT_THROW(restore_state(ledger, state), std::invalid_argument);
   }
+  State state = save_state(ledger);
+  state.numbers.at("used").clear();
+  state.numbers.at("size") = {-1};
+  EXPECT_THROW(restore_state(ledger, state), std::invalid_argument);
 }
 
 }  // namespace

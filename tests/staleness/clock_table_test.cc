@@ -210,6 +210,9 @@ TEST(ClockTableTest, KeepsTheBoundAndNeverDeadlocksInTenThousandRandomSchedules)
 TEST(ClockTableTest, RefusesAStateThatDoesNotFit) {
   ClockTable table = table_of(1, 3);
   State state = save_state(table);
+  State twice = state;
+  twice.numbers.at("workers")[1] = twice.numbers.at("workers")[0];
+  EXPECT_THROW(restore_state(table, twice), std::invalid_argument);
   state.numbers.at("clocks").pop_back();
   EXPECT_THROW(restore_state(table, state), std::invalid_argument);
 }

@@ -14,6 +14,8 @@
 namespace isochron {
 namespace {
 
+constexpr std::int64_t kMostProbes = 128;
+
 // Two steps per power of two, one for each half of the workers; a worker alone has nothing to share.
 std::int64_t probe_steps(const Roster& roster) {
   const auto count = static_cast<std::int64_t>(roster.workers.size());
@@ -148,7 +150,8 @@ Proposal LbbPolicy::follow_spread(
 
 Proposal LbbPolicy::probe(const Roster& roster, Reason reason) const {
   const std::size_t count = roster.workers.size();
-  const std::int64_t done = probe_steps(roster) - probes_left_;
+  // A saved state may say more than there are.
+  const std::int64_t done = std::max<std::int64_t>(probe_steps(roster) - probes_left_, 0);
   const auto side = static_cast<std::size_t>(done % 2);
   const auto small = static_cast<double>(std::int64_t{1} << (done / 2));
   const std::size_t small_count = (count + 1 - side) / 2;
@@ -187,6 +190,11 @@ Proposal LbbPolicy::solve(const Roster& roster, Reason reason, std::string words
 
 void LbbPolicy::exchange(StateExchange& state) {
   state.field("probes_left", probes_left_);
+  if (probes_left_ < 0 || probes_left_ > kMostProbes) {
+    throw std::invalid_argument(
+        "state field probes_left is " + std::to_string(probes_left_) + "; permitted: 0 to " +
+        std::to_string(kMostProbes));
+  }
   const std::size_t workers = profiles_.size();
   state.parts("profiles", profiles_);
   if (profiles_.size() != workers) {

@@ -11,9 +11,17 @@
 namespace isochron {
 namespace {
 
+constexpr double kShortest = 1e-12;
+constexpr double kLongest = 1e12;
+constexpr double kLargestBatch = 0x1p53;
+
 // Times outside are as good as these and would only overflow.
 double sensible(double seconds) {
-  return std::clamp(seconds, 1e-12, 1e12);
+  return std::clamp(seconds, kShortest, kLongest);
+}
+
+bool is_point(double batch, double seconds) {
+  return batch >= 0.0 && batch <= kLargestBatch && seconds >= kShortest && seconds <= kLongest;
 }
 
 int power_of(double batch) {
@@ -64,6 +72,9 @@ void TimeProfile::exchange(StateExchange& state) {
   }
   points_.clear();
   for (std::size_t i = 0; i < batches.size(); ++i) {
+    if (!is_point(batches[i], seconds[i])) {
+      throw std::invalid_argument("a saved profile has a batch or a time out of range");
+    }
     put({.batch = batches[i], .seconds = seconds[i]});
   }
 }

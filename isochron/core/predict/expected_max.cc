@@ -50,7 +50,7 @@ double none_later(std::span<const Spread> workers, double u, const CdfTable& cdf
     if (z >= kReach) {
       continue;
     }
-    product *= z <= -kReach ? 0.0 : cdf(z);
+    product *= z > -kReach ? cdf(z) : 0.0;  // 0 also if z is not a number, for which the table has no place
     if (product < kNever) {
       return 0.0;
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <stdexcept>
 
 namespace isochron {
 namespace {
@@ -103,6 +104,12 @@ void Narx::exchange(StateExchange& state) {
   state.part("adam", adam_);
   state.fixed_list("examples", examples_);
   state.field("learned", learned_);
+  // Speeds and usage are learned together, and only so many of them.
+  const std::size_t usages = std::min(speed_.past.size(), kUsageTaps - 1);
+  const bool fits = cpu_.past.size() == usages && memory_.past.size() == usages;
+  if (!fits || learned_ < 0 || (learned_ > 0 && speed_.past.size() < kSpeedTaps)) {
+    throw std::invalid_argument("state field learned, speed, cpu or memory does not fit the others");
+  }
 }
 
 }  // namespace isochron

@@ -106,6 +106,9 @@ void Ledger::exchange(StateExchange& state) {
   if (!state.restoring()) {
     return;
   }
+  if (size_ < 0) {
+    throw std::invalid_argument("state field size is " + std::to_string(size_) + "; permitted: 0 or more");
+  }
   const bool increasing = std::ranges::adjacent_find(bounds, std::greater_equal<>{}) == bounds.end();
   if (!increasing || bounds.size() % 2 != 0 || (!bounds.empty() && (bounds.front() < 0 || bounds.back() > size_))) {
     throw std::invalid_argument("state field used is no list of intervals; permitted: increasing, within the epoch");

@@ -109,6 +109,9 @@ void ClockTable::exchange(StateExchange& state) {
     members_[ids[i]] = {.clock = clocks[i], .seen = seen[i]};
     by_clock_.emplace(clocks[i], ids[i]);
   }
+  if (members_.size() != ids.size()) {
+    throw std::invalid_argument("the state of the clock table has a worker twice; permitted: once");
+  }
 }
 
 std::int64_t ClockTable::limit(std::int64_t slowest) const {

@@ -80,7 +80,7 @@ struct StepRecord {
 ///   "evicted"           the others went on without it;
 ///   "speed"             its speed was changed from outside;
 ///   "out-of-memory"     it ran out of memory and takes smaller batches;
-///   "numbers"           a loss or a gradient was not finite, and the step was left out;
+///   "numbers"           a loss or a gradient was not finite;
 ///   "rollback"          the job goes on from this step with an earlier state;
 ///   "resume"            another process goes on with the log from this step.
 struct EventRecord {

@@ -1,0 +1,189 @@
+#include "isochron/core/trace/sample_audit.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace isochron {
+namespace {
+
+constexpr std::int64_t kMostCount = std::int64_t{1} << 60;  // more doubles than this are not worth counting
+
+/// The name under which an event is counted: those that nobody knows may hold anything.
+std::string counted_name(const std::string& event) {
+  constexpr std::array<std::string_view, 12> kKnown = {
+      "death",
+      "kill",
+      "join",
+      "stall",
+      "stop",
+      "continue",
+      "evicted",
+      "speed",
+      "out-of-memory",
+      "numbers",
+      "rollback",
+      "resume"};
+  return std::ranges::find(kKnown, event) == kKnown.end() ? "other" : event;
+}
+
+bool is_whole(std::int64_t number) {
+  return number >= 0 && number <= kMostPositions;
+}
+
+std::string step_text(std::int64_t step) {
+  return "step " + std::to_string(step);
+}
+
+}  // namespace
+
+bool SampleAudit::proven() const {
+  return finding_count == 0 && std::ranges::all_of(epochs, &EpochAudit::exact);
+}
+
+std::int64_t SampleAudit::finished_epochs() const {
+  return std::ranges::count_if(epochs, &EpochAudit::finished);
+}
+
+void SampleAudit::complain(std::int64_t line, std::string words) {
+  ++finding_count;
+  if (findings.size() < kMostPlaces) {
+    findings.push_back({.line = line, .words = std::move(words)});
+  }
+}
+
+SampleAuditor::SampleAuditor(const RunHeader& header) {
+  audit_.header = header;
+  if (!epochs_are_known()) {
+    audit_.complain(1, "the header does not say how many samples an epoch has");
+  }
+}
+
+bool SampleAuditor::epochs_are_known() const {
+  return audit_.header.samples_per_epoch > 0 && is_whole(audit_.header.samples_per_epoch);
+}
+
+void SampleAuditor::add(const EventRecord& record, std::int64_t line) {
+  ++audit_.events[counted_name(record.event)];
+  if (!sets_step(record)) {
+    return;
+  }
+  if (record.step > next_step_) {
+    audit_.complain(
+        line, record.event + " to " + step_text(record.step) + ", but the log ends before " + step_text(next_step_));
+  }
+  while (!steps_.empty() && steps_.back().number >= record.step) {
+    steps_.pop_back();
+    ++audit_.taken_back;
+  }
+  next_step_ = record.step;
+}
+
+void SampleAuditor::add(const StepRecord& record, std::int64_t line) {
+  if (record.step != next_step_) {
+    audit_.complain(line, step_text(record.step) + " comes where " + step_text(next_step_) + " should");
+  }
+  next_step_ = std::min(record.step, kMostPositions) + 1;
+  if (!is_whole(record.epoch) || !is_whole(record.position)) {
+    audit_.complain(line, step_text(record.step) + " does not say which samples it used");
+  } else if (epochs_are_known()) {
+    keep(record, line);
+  }
+}
+
+// Shares are taken as long as they fit the epoch, so that sums stay within it.
+void SampleAuditor::keep(const StepRecord& record, std::int64_t line) {
+  const std::int64_t size = audit_.header.samples_per_epoch;
+  if (record.position >= size) {
+    audit_.complain(line, step_text(record.step) + " begins beyond the epoch's " + std::to_string(size) + " samples");
+    return;
+  }
+  const std::int64_t room = size - record.position;
+  Step step{.line = line, .number = record.step, .epoch = record.epoch};
+  std::int64_t samples = 0;
+  for (const WorkerStep& worker : record.workers) {
+    if (worker.batch < 0 || worker.batch > room - samples) {
+      audit_.complain(
+          line,
+          step_text(record.step) + ": the batch of worker " + std::to_string(worker.id) + ", " +
+              std::to_string(worker.batch) + ", does not fit the epoch's " + std::to_string(size) + " samples");
+      return;
+    }
+    samples += worker.batch;
+    step.shares.push_back({.worker = worker.id, .samples = worker.batch});
+  }
+  if (const std::int64_t expected = std::min(audit_.header.global_batch, room); samples != expected) {
+    audit_.complain(
+        line,
+        step_text(record.step) + ": the batch sizes add up to " + std::to_string(samples) + ", not " +
+            std::to_string(expected));
+  }
+  step.positions = {.first = record.position, .last = record.position + samples};
+  steps_.push_back(std::move(step));
+}
+
+SampleAudit SampleAuditor::finish() {
+  for (const Step& step : steps_) {
+    account(step);
+  }
+  audit_.steps = std::ssize(steps_);
+  find_absent_epochs();
+  for (auto& [number, epoch] : epochs_) {
+    close_epoch(epoch, ledgers_.at(number), number == epochs_.rbegin()->first);
+    audit_.epochs.push_back(std::move(epoch));
+  }
+  return std::move(audit_);
+}
+
+void SampleAuditor::account(const Step& step) {
+  Ledger& ledger = ledgers_.try_emplace(step.epoch, audit_.header.samples_per_epoch).first->second;
+  EpochAudit& epoch = epochs_[step.epoch];
+  epoch.epoch = step.epoch;
+  ends_.try_emplace({step.epoch, step.positions.last}, step.number);
+  std::int64_t first = step.positions.first;
+  for (const Share& share : step.shares) {
+    ledger.stage({.positions = {.first = first, .last = first + share.samples}, .worker = share.worker});
+    first += share.samples;
+  }
+  const std::size_t before = ledger.duplicates().size();
+  ledger.commit();
+  for (std::size_t i = before; i < ledger.duplicates().size(); ++i) {
+    const Use& use = ledger.duplicates()[i];
+    epoch.doubled = std::min(epoch.doubled + use.positions.size(), kMostCount);
+    if (epoch.twice.size() < SampleAudit::kMostPlaces) {
+      epoch.twice.push_back({.line = step.line, .step = step.number, .worker = use.worker, .positions = use.positions});
+    }
+  }
+}
+
+/// Epochs are numbered from 0, and none can be left out.
+void SampleAuditor::find_absent_epochs() {
+  std::int64_t next = 0;
+  for (const auto& [number, epoch] : epochs_) {
+    if (number > next) {
+      const std::string last = number - 1 > next ? " to " + std::to_string(number - 1) : "";
+      audit_.complain(0, "no step of epoch " + std::to_string(next) + last + " is in the log");
+    }
+    next = number + 1;
+  }
+}
+
+void SampleAuditor::close_epoch(EpochAudit& epoch, const Ledger& ledger, bool is_last) const {
+  const std::vector<Interval> used = ledger.intervals();
+  const std::int64_t reached = used.empty() ? 0 : used.back().last;
+  epoch.used = ledger.used();
+  epoch.finished = !is_last || reached == ledger.size();
+  for (const Interval& gap : ledger.gaps()) {
+    if (!epoch.finished && gap.first == reached) {
+      continue;  // to come
+    }
+    epoch.missing += gap.size();
+    if (epoch.gaps.size() < SampleAudit::kMostPlaces) {
+      const auto before = ends_.find({epoch.epoch, gap.first});
+      epoch.gaps.push_back({.after_step = before == ends_.end() ? -1 : before->second, .positions = gap});
+    }
+  }
+}
+
+}  // namespace isochron
