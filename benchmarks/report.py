@@ -22,7 +22,8 @@ def cluster(workers, steps):
     for worker in range(workers):
         lines += ["[[worker]]", f'name = "w{worker}"', f"cores = {[1, 2, 4, 8][worker % 4]}.0", "noise = 0.05"]
     for change in range(1, 10):
-        lines += ["[[change]]", f"at_step = {change * steps // 10}", f'worker = "w{change}"', f"cores = {1 + change % 4}.0"]
+        at_step = f"at_step = {change * steps // 10}"
+        lines += ["[[change]]", at_step, f'worker = "w{change}"', f"cores = {1 + change % 4}.0"]
     return "\n".join(lines) + "\n"
 
 
@@ -38,7 +39,8 @@ def time_report(isochron, log, runs):
     seconds = []
     for _ in range(runs):
         start = time.monotonic()
-        subprocess.run([isochron, "report", log, "-o", "long.html"], cwd=log.parent, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([isochron, "report", log, "-o", "long.html"],
+                       cwd=log.parent, check=True, stdout=subprocess.DEVNULL)  # fmt: skip
         seconds.append(time.monotonic() - start)
     return statistics.median(seconds)
 

@@ -187,7 +187,8 @@ class Chart {
 
   point(plot) {
     const {idx, left} = plot.cursor;
-    this.output.textContent = left >= 0 && idx !== null && idx !== undefined && this.readout ? this.readout(idx, plot) : "";
+    const there = left >= 0 && idx !== null && idx !== undefined;
+    this.output.textContent = there && this.readout ? this.readout(idx, plot) : "";
   }
 }
 
@@ -323,8 +324,9 @@ function describeRuns(values, format) {
     }
   });
   const readout = (place, plot) => readRuns(numbers, values, format, plot.posToVal(plot.cursor.left, "x"));
-  const key = ["runs", numbers.join("-"), state.run, series.length, tables.map((t) => t[0].length < 60), darkness.matches];
-  return {data, series, bands, key: key.join(), readout};
+  const few = tables.map((table) => table[0].length < 60);
+  const key = ["runs", numbers.join("-"), state.run, series.length, few, darkness.matches].join();
+  return {data, series, bands, key, readout};
 }
 
 function readRuns(numbers, values, format, place) {
@@ -364,8 +366,10 @@ function evaluationsOf(field) {
 
 // What deserves a mark: every event, and decisions after a change of speed or roster.
 const kNotable = new Set(["speed-changed", "roster-changed"]);
-const kGlyphs = {speed: "S", "speed-changed": "s", join: "J", "roster-changed": "r", death: "D", kill: "D", evicted: "E",
-                 "out-of-memory": "M", stall: "W", stop: "W", continue: "C", numbers: "N", rollback: "R", resume: "R"};
+const kGlyphs = new Map(Object.entries({
+  speed: "S", "speed-changed": "s", join: "J", "roster-changed": "r", death: "D", kill: "D", evicted: "E",
+  "out-of-memory": "M", stall: "W", stop: "W", continue: "C", numbers: "N", rollback: "R", resume: "R",
+}));
 
 function marks() {
   const run = currentRun();
@@ -408,7 +412,7 @@ function paintMarks(plot) {
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
     if (x < free) continue;
-    ctx.fillText(kGlyphs[note.what] || "•", x, bbox.top + ratio);
+    ctx.fillText(kGlyphs.get(note.what) || "•", x, bbox.top + ratio);
     free = x + 9 * ratio;
   }
   ctx.restore();
@@ -426,7 +430,8 @@ function curvePoints() {
   for (let worker = 0; worker < run.workers.length; ++worker) {
     for (let bin = first; bin <= last && bin < t.bins; bin += step) {
       const at = worker * t.bins + bin;
-      if (t.batch.mean[at] > 0 && isNumber(t.compute.mean[at])) points.push([worker, t.batch.mean[at], t.compute.mean[at]]);
+      const [batch, seconds] = [t.batch.mean[at], t.compute.mean[at]];
+      if (batch > 0 && isNumber(seconds)) points.push([worker, batch, seconds]);
     }
   }
   return points;

@@ -17,7 +17,8 @@ function formatSeconds(value) {
   if (!isNumber(value)) return kUnknown;
   const size = Math.abs(value);
   if (size >= 1e7) return value.toExponential(2) + " s";
-  if (size >= 3600) return `${Math.floor(value / 3600)} h ${String(Math.floor((value % 3600) / 60)).padStart(2, "0")} min`;
+  const minutes = Math.floor((size % 3600) / 60);
+  if (size >= 3600) return `${Math.trunc(value / 3600)} h ${String(minutes).padStart(2, "0")} min`;
   if (size >= 100) return formatNumber(value) + " s";
   if (size >= 1) return formatNumber(value, 2) + " s";
   if (size >= 1e-3) return formatNumber(1e3 * value, size >= 0.1 ? 0 : 1) + " ms";

@@ -93,6 +93,11 @@ class Gantt {
     return this.names + ((seconds - this.from) / (this.to - this.from)) * (this.width - this.names);
   }
 
+  // The inverse of x.
+  seconds(x) {
+    return this.from + ((x - this.names) / (this.width - this.names)) * (this.to - this.from);
+  }
+
   paint(run) {
     const ctx = this.canvas.getContext("2d");
     ctx.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
@@ -146,14 +151,15 @@ class Gantt {
   summary() {
     if (this.groups.length === 0) return "";
     const most = Math.max(...this.groups.map((group) => this.steps(group)));
-    return most <= 1 ? "Each bar is one step." : `Each bar is up to ${formatNumber(most)} steps, their times added up; zoom in to see less.`;
+    if (most <= 1) return "Each bar is one step.";
+    return `Each bar is up to ${formatNumber(most)} steps, their times added up; zoom in to see less.`;
   }
 
   point(event) {
     const run = currentRun();
     const box = this.canvas.getBoundingClientRect();
     const worker = Math.floor((event.clientY - box.top) / this.rowHeight);
-    const seconds = this.from + ((event.clientX - box.left - this.names) / (this.width - this.names)) * (this.to - this.from);
+    const seconds = this.seconds(event.clientX - box.left);
     const group = this.groups.find(([, last]) => run.timeline.end[last] >= seconds);
     if (!group || worker < 0 || worker >= run.workers.length || seconds < this.from) {
       this.output.textContent = this.summary();
@@ -161,11 +167,12 @@ class Gantt {
     }
     const parts = this.parts(run, group, worker);
     const steps = this.steps(group);
-    const name = run.workers[worker].name;
-    this.output.textContent = parts.there
-      ? `${binText(run, group[0])}${steps > 1 ? `, ${formatNumber(steps)} steps` : ""}, ${name}: ${formatNumber(parts.batch)} samples, ` +
-        `computing ${formatSeconds(parts.compute)}, waiting ${formatSeconds(parts.wait)}, communicating ${formatSeconds(parts.exchange)}`
-      : `${binText(run, group[0])}, ${name}: not there`;
+    const place = `${binText(run, group[0])}${steps > 1 ? `, ${formatNumber(steps)} steps` : ""}`;
+    const what = parts.there
+      ? `${formatNumber(parts.batch)} samples, computing ${formatSeconds(parts.compute)}, ` +
+        `waiting ${formatSeconds(parts.wait)}, communicating ${formatSeconds(parts.exchange)}`
+      : "not there";
+    this.output.textContent = `${place}, ${run.workers[worker].name}: ${what}`;
   }
 
   press(event) {
@@ -176,8 +183,7 @@ class Gantt {
   release(event) {
     if (this.pressed === undefined) return;
     const box = this.canvas.getBoundingClientRect();
-    const at = (x) => this.from + ((x - box.left - this.names) / (this.width - this.names)) * (this.to - this.from);
-    const [from, to] = [at(this.pressed), at(event.clientX)].sort((a, b) => a - b);
+    const [from, to] = [this.pressed, event.clientX].map((x) => this.seconds(x - box.left)).sort((a, b) => a - b);
     const distance = Math.abs(event.clientX - this.pressed);
     this.pressed = undefined;
     if (distance < 4) {

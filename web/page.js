@@ -29,6 +29,8 @@ function makeCharts() {
                  {axis: seconds, paint: paintCurves, free: () => [0, curveRanges().batch]});
   new Chart("loss", "Loss of the runs", () => describeRuns(spreadOf("loss"), (value) => formatNumber(value, 4)),
             {range: rangeAround});
+  new Chart("test-loss", "Loss of the runs on test data",
+            () => describeRuns(evaluationsOf("loss"), (value) => formatNumber(value, 4)), {range: rangeAround});
   const percent = (value) => formatNumber(100 * value, 1) + " %";
   new Chart("accuracy", "Accuracy of the runs", () => describeRuns(evaluationsOf("accuracy"), percent), {
     range: rangeAround,
@@ -79,7 +81,8 @@ function progressText(run) {
   const done = run.timeline.records;
   const last = run.timeline.bins > 0 ? run.timeline.lastStep[run.timeline.bins - 1] + 1 : 0;
   const rate = run.summary.total_seconds > 0 ? last / run.summary.total_seconds : 0;
-  const left = run.total_steps > last && rate > 0 ? `, about ${formatSeconds((run.total_steps - last) / rate)} to go` : "";
+  const missing = run.total_steps - last;
+  const left = missing > 0 && rate > 0 ? `, about ${formatSeconds(missing / rate)} to go` : "";
   const total = run.total_steps > 0 ? ` of ${formatNumber(run.total_steps)}` : "";
   return done > 0 ? `step ${formatNumber(last)}${total}${left}` : "waiting for the first step";
 }

@@ -1,7 +1,7 @@
 // One run as the page holds it.
 //
-// The timeline is a list of bins: each is one step or several neighbouring ones, of which the smallest, the mean and the
-// largest value are known. Columns come as base64 of little-endian floats; NaN means that there is nothing. `cells` has
+// The timeline is a list of bins: each is one step or several neighbouring ones, of which the smallest, the mean and
+// the largest value are known. Columns come as base64 of little-endian floats; NaN means that there is nothing. `cells` has
 // a value per worker and bin, all bins of a worker together.
 "use strict";
 
@@ -67,19 +67,25 @@ function joinSpreads(a, b, join) {
   return {mean: join(a.mean, b.mean), low: join(a.low, b.low), high: join(a.high, b.high)};
 }
 
+// The columns of a timeline, by kind: numbers per bin, spreads per bin, spreads and numbers per worker and bin.
+const kColumns = ["count", "firstStep", "lastStep", "start", "end", "samples"];
+const kSpreads = ["seconds", "balance", "efficiency", "loss"];
+const kSpreadRows = ["batch", "compute"];
+const kRows = ["wait", "exchange", "offset"];
+
 function joinTimelines(a, b) {
   const both = {bins: a.bins + b.bins, records: b.records, exact: a.exact && b.exact, workers: b.workers};
-  for (const name of ["count", "firstStep", "lastStep", "start", "end", "samples"]) both[name] = joined(a[name], b[name]);
-  for (const name of ["seconds", "balance", "efficiency", "loss"]) both[name] = joinSpreads(a[name], b[name], joined);
   const rows = (left, right) => joinedRows(left, a.bins, right, b.bins, b.workers);
-  for (const name of ["batch", "compute"]) both[name] = joinSpreads(a[name], b[name], rows);
-  for (const name of ["wait", "exchange", "offset"]) both[name] = rows(a[name], b[name]);
+  for (const name of kColumns) both[name] = joined(a[name], b[name]);
+  for (const name of kSpreads) both[name] = joinSpreads(a[name], b[name], joined);
+  for (const name of kSpreadRows) both[name] = joinSpreads(a[name], b[name], rows);
+  for (const name of kRows) both[name] = rows(a[name], b[name]);
   return both;
 }
 
 // The first `bins` bins: the job went back, and what came later did not happen.
 function shortenTimeline(timeline, bins) {
-  const nothing = Object.assign({}, timeline, {bins});
+  const shorter = {...timeline, bins};
   const front = (column) => column.slice(0, bins);
   const rows = (matrix) => {
     const kept = new Float32Array(bins * timeline.workers);
@@ -89,11 +95,11 @@ function shortenTimeline(timeline, bins) {
     return kept;
   };
   const each = (spread, cut) => ({mean: cut(spread.mean), low: cut(spread.low), high: cut(spread.high)});
-  for (const name of ["count", "firstStep", "lastStep", "start", "end", "samples"]) nothing[name] = front(timeline[name]);
-  for (const name of ["seconds", "balance", "efficiency", "loss"]) nothing[name] = each(timeline[name], front);
-  for (const name of ["batch", "compute"]) nothing[name] = each(timeline[name], rows);
-  for (const name of ["wait", "exchange", "offset"]) nothing[name] = rows(timeline[name]);
-  return nothing;
+  for (const name of kColumns) shorter[name] = front(timeline[name]);
+  for (const name of kSpreads) shorter[name] = each(timeline[name], front);
+  for (const name of kSpreadRows) shorter[name] = each(timeline[name], rows);
+  for (const name of kRows) shorter[name] = rows(timeline[name]);
+  return shorter;
 }
 
 class Run {

@@ -52,15 +52,17 @@ function showRuns() {
   const rows = state.runs.map((run, number) => {
     const s = run.summary;
     const accuracy = isNumber(s.test_accuracy) ? formatNumber(100 * s.test_accuracy, 1) + " %" : kUnknown;
-    return row([[runCell(run, number), "word"], [run.policy, "word"], [formatNumber(s.steps)], [formatSeconds(s.total_seconds)],
-                [formatNumber(s.samples_per_second, 1)], [formatSeconds(s.step_seconds.p50)], [formatSeconds(s.step_seconds.p99)],
+    return row([[runCell(run, number), "word"], [run.policy, "word"], [formatNumber(s.steps)],
+                [formatSeconds(s.total_seconds)], [formatNumber(s.samples_per_second, 1)],
+                [formatSeconds(s.step_seconds.p50)], [formatSeconds(s.step_seconds.p99)],
                 [formatNumber(s.balance, 3)], [formatNumber(s.efficiency, 3)], [formatNumber(s.adjustments)],
                 [formatNumber(s.loss, 4)], [accuracy]]);
   });
   fillTable(document.getElementById("runs"), head, rows);
   const run = currentRun();
-  const facts = [run.cluster && `cluster ${run.cluster}`, run.model && `model ${run.model}`, run.dataset && `dataset ${run.dataset}`,
-                 `global batch ${formatNumber(run.global_batch)}`, `seed ${run.seed}`, `isochron ${run.version} ${run.program}`];
+  const facts = [run.cluster && `cluster ${run.cluster}`, run.model && `model ${run.model}`,
+                 run.dataset && `dataset ${run.dataset}`, `global batch ${formatNumber(run.global_batch)}`,
+                 `seed ${run.seed}`, `isochron ${run.version} ${run.program}`];
   document.getElementById("about").textContent = facts.filter((fact) => fact).join(", ");
 }
 
@@ -118,12 +120,13 @@ function noteCell(note) {
 
 function showNotes() {
   const run = currentRun();
-  const notes = [...run.events.kept.map((note) => [note, "event"]), ...run.decisions.kept.map((note) => [note, "decision"])];
+  const notes = [...run.events.kept.map((note) => [note, note.what]),
+                 ...run.decisions.kept.map((note) => [note, `split: ${note.what}`])];
   notes.sort(([a], [b]) => a.seconds - b.seconds || a.step - b.step);
   const head = [["step"], ["time"], ["what", "word"], ["worker", "word"], ["in words", "word"]];
-  const rows = notes.map(([note, kind]) =>
-    row([[noteCell(note)], [formatSeconds(note.seconds)], [kind === "event" ? note.what : `split: ${note.what}`, "word"],
-         [note.worker || "", "word"], [note.words, "word long"]]));
+  const rows = notes.map(([note, what]) =>
+    row([[noteCell(note)], [formatSeconds(note.seconds)], [what, "word"], [note.worker || "", "word"],
+         [note.words, "word long"]]));
   fillTable(document.getElementById("notes"), head, rows);
   const left = (list) => list.total - list.kept.length;
   const texts = [left(run.events) > 0 && `${formatNumber(left(run.events))} events`,
@@ -145,12 +148,14 @@ function showNotice() {
       exact += count === 1 ? 1 : 0;
       widest = Math.max(widest, count);
     }
-    texts.push(`${formatNumber(t.records)} steps are drawn as ${formatNumber(t.bins)} points: ${formatNumber(exact)} are single steps ` +
-               `(the first, the last and those around events), the others sum up to ${formatNumber(widest)} steps each. ` +
-               "Lines are means; the smallest and the largest value of every point are kept and drawn as a band, for one worker once it is selected.");
+    texts.push(`${formatNumber(t.records)} steps are drawn as ${formatNumber(t.bins)} points: ` +
+               `${formatNumber(exact)} are single steps (the first, the last and those around events), ` +
+               `the others sum up to ${formatNumber(widest)} steps each. Lines are means; the smallest and the ` +
+               "largest value of every point are kept and drawn as a band, for a worker once it is selected.");
   }
   if (run.workers_left_out > 0) {
-    texts.push(`${formatNumber(run.workers_left_out)} workers beyond the first ${formatNumber(run.workers.length)} count in the sums only.`);
+    const [left, kept] = [run.workers_left_out, run.workers.length].map((count) => formatNumber(count));
+    texts.push(`${left} workers beyond the first ${kept} count in the sums only.`);
   }
   document.getElementById("notice").textContent = texts.join(" ");
 }

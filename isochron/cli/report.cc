@@ -1,13 +1,15 @@
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <stdexcept>
 #include <string>
+#include <system_error>
+#include <variant>
 #include <vector>
 
 #include "isochron/cli/commands.h"
 #include "isochron/cli/json_output.h"
-#include "isochron/core/error.h"
 #include "isochron/core/trace/chrome_trace.h"
 #include "isochron/view/headline.h"
 #include "isochron/view/page.h"
@@ -80,7 +82,8 @@ std::vector<view::NamedRun> named(const Request& request, const std::vector<std:
   for (const auto& file : files) {
     policies.push_back(file->view()->header().policy);
   }
-  const std::vector<std::string> names = view::run_names({request.runs.begin(), request.runs.end()}, policies);
+  const std::vector<fs::path> paths(request.runs.begin(), request.runs.end());
+  const std::vector<std::string> names = view::run_names(paths, policies);
   std::vector<view::NamedRun> runs;
   for (std::size_t i = 0; i < files.size(); ++i) {
     runs.push_back({.name = names[i], .view = &*files[i]->view()});

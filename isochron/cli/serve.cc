@@ -1,12 +1,10 @@
-#include <csignal>
-#include <ctime>
-#include <filesystem>
-#include <iostream>
+#include <csignal>#include <iostream>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "isochron/cli/commands.h"

@@ -1,16 +1,16 @@
+#include <algorithm>
 #include <csignal>
-#include <filesystem>
+#include <cstddef>
 #include <iostream>
 #include <memory>
+#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <unistd.h>
 
 #include "isochron/cli/commands.h"
 #include "isochron/cli/json_output.h"
-#include "isochron/cli/options.h"
 #include "isochron/cli/signals.h"
 #include "isochron/cli/terminal.h"
 #include "isochron/view/frame.h"
@@ -31,6 +31,7 @@ struct Request {
 int follow(view::RunFile& file) {
   const SignalGuard signals({SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGTSTP});
   Terminal terminal;
+  const int keyboard = isatty(STDIN_FILENO) == 1 ? STDIN_FILENO : -1;
   std::size_t first_worker = 0;
   while (true) {
     file.poll();
@@ -45,11 +46,11 @@ int follow(view::RunFile& file) {
                            .colour = true,
                            .unicode = terminal_is_utf8()})
                     : waiting);
-    const auto signal = signals.wait(0.5, STDIN_FILENO);
-    if (signal == SIGTSTP) {
+    const auto caught = signals.wait(0.5, keyboard);
+    if (caught == SIGTSTP) {
       terminal.suspend();
-    } else if (signal && signal != SIGWINCH) {
-      return *signal;
+    } else if (caught && caught != SIGWINCH) {
+      return *caught;
     }
     for (const char key : terminal.keys()) {
       if (key == 'q') {
@@ -76,8 +77,8 @@ void run(Request& request) {
   file.poll();
   const bool live = request.output.target().empty() && isatty(STDOUT_FILENO) == 1;
   if (live) {
-    if (const int signal = follow(file); signal != 0) {
-      throw CLI::RuntimeError(kInterruptedBase + signal);
+    if (const int ended_by = follow(file); ended_by != 0) {
+      throw CLI::RuntimeError(kInterruptedBase + ended_by);
     }
     return;
   }

@@ -23,7 +23,7 @@ class RunLogFollower {
   ~RunLogFollower();
 
   /// Hands every whole line that was not there before to `take` and says how many there were. Throws
-  /// std::invalid_argument with "FILE:LINE: …", and isochron::Error if the file became shorter: it is another run's now.
+  /// std::invalid_argument with "FILE:LINE: …", and isochron::Error if the file became shorter: another run has it now.
   std::size_t poll(const std::function<void(RunLogLine&&)>& take);
 
  private:

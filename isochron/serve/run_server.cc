@@ -114,7 +114,7 @@ class RunServer::Implementation {
     server_.set_read_timeout(5);
     server_.set_write_timeout(5);
     server_.set_keep_alive_max_count(100);
-    server_.set_keep_alive_timeout(2);
+    server_.set_keep_alive_timeout(1);
     // The port of a server that has just ended may be taken again, but never shared with one that runs.
     server_.set_socket_options([](socket_t socket) {
       const int yes = 1;

@@ -1,6 +1,6 @@
 // Time curves t(b) = s h(b) from the steps of a run, learned as the policy `isochron` does, whatever policy ran: shapes
-// from changes of the batch size, pooled over workers of one kind (core/curve/shape_learner.h), and scales from the last
-// steps. O(workers) per step. Not thread-safe.
+// from changes of the batch size, pooled over workers of one kind (core/curve/shape_learner.h), and scales from the
+// last steps. O(workers) per step. Not thread-safe.
 #pragma once
 
 #include <array>

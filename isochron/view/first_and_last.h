@@ -1,5 +1,5 @@
-// A list that keeps its first and its last entries and counts the ones between: long runs have more to tell than anybody
-// reads.
+// A list that keeps its first and its last entries and counts the ones between: long runs have more to tell than
+// anybody reads.
 #pragma once
 
 #include <cstddef>

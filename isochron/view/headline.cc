@@ -69,9 +69,9 @@ std::string grouped(double value, int digits) {
   std::string text(buffer, std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, digits).ptr);
   const std::size_t point = std::min(text.find('.'), text.size());
   const std::size_t first = text.starts_with('-') ? 1 : 0;
-  for (std::size_t place = point; place > first + 3;) {
-    place -= 3;
-    text.insert(place, ",");
+  for (std::size_t at = point; at > first + 3;) {
+    at -= 3;
+    text.insert(at, ",");
   }
   return text;
 }

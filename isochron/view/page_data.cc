@@ -128,15 +128,6 @@ std::string to_json(const Note& note) {
   return object.text("words", note.words).str();
 }
 
-std::string to_json(const EvaluationRecord& record) {
-  return JsonObject()
-      .integer("step", record.step)
-      .number("seconds", record.seconds)
-      .number("loss", record.loss)
-      .number("accuracy", record.accuracy)
-      .str();
-}
-
 template <class Entry>
 std::string list(const FirstAndLast<Entry>& entries) {
   return JsonObject()

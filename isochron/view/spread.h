@@ -1,5 +1,5 @@
-// The smallest, the mean and the largest of some values: what is left of a number when many steps become one bin. Values
-// that are no finite numbers are left out.
+// The smallest, the mean and the largest of some values: what is left of a number when many steps become one bin.
+// Values that are no finite numbers are left out.
 #pragma once
 
 #include <algorithm>

@@ -56,7 +56,7 @@ std::string bytes_field(unsigned number, std::string_view bytes) {
   return varint(number << 3U | 2U) + varint(bytes.size()) + std::string(bytes);
 }
 
-/// One Event with all scalars of a moment: wall_time = 1, step = 2, summary = 5 {value = 1 {tag = 1, simple_value = 2}}.
+/// An Event with all scalars of a moment: wall_time = 1, step = 2, summary = 5 {value = 1 {tag = 1, simple_value = 2}}.
 class Event {
  public:
   Event(double seconds, std::int64_t step) : head_(double_field(1, seconds) + integer_field(2, step)) {}

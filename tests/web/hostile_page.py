@@ -20,7 +20,8 @@ def step(number, value):
     columns = ("starts", "compute_seconds", "wait_seconds", "exchange_seconds")
     return {"type": "step", "step": number, "start": value, "seconds": value, "workers": ids,
             "batch_sizes": [2**53 for _ in ids], **{column: [value for _ in ids] for column in columns},
-            "learning_rate_factor": value, "changed": True, "reason": "rebalanced", "words": SCRIPT, "loss": value}  # fmt: skip
+            "learning_rate_factor": value, "changed": True, "reason": "rebalanced", "words": SCRIPT,
+            "loss": value}  # fmt: skip
 
 
 def lines():

@@ -4,6 +4,7 @@
 from browser import browser, check, colours, parse_options, run, scratch, silent_page, window
 
 FIGURES = ("batches", "times", "gantt", "balance", "efficiency", "speed", "curves")
+TOP = {"x": 0, "y": 0, "width": 1100, "height": 1500}
 CLUSTER = """
 name = "workshop"
 [[worker]]
@@ -151,8 +152,7 @@ def main():
         desk = {"viewport": {"width": 1100, "height": 900}}
         with silent_page(running, address, color_scheme="light", **desk) as page:
             check_content(page)
-            page.screenshot(path=options.pictures / "report-light.png", clip={"x": 0, "y": 0, "width": 1100, "height": 1500},
-                            full_page=True)  # fmt: skip
+            page.screenshot(path=options.pictures / "report-light.png", clip=TOP, full_page=True)
             check_zoom(page)
             check_keyboard(page)
             check_selection(page)
@@ -165,8 +165,7 @@ def main():
             page.locator("#gantt").scroll_into_view_if_needed()
             page.locator("section", has=page.locator("#gantt")).screenshot(path=options.pictures / "gantt-dark.png")
         with silent_page(running, address, color_scheme="dark", **desk) as page:
-            page.screenshot(path=options.pictures / "report-dark.png", clip={"x": 0, "y": 0, "width": 1100, "height": 1500},
-                            full_page=True)  # fmt: skip
+            page.screenshot(path=options.pictures / "report-dark.png", clip=TOP, full_page=True)
         phone = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "has_touch": True}
         with silent_page(running, address, **phone) as page:
             check_content(page)
