@@ -8,7 +8,10 @@ function element(name, content, className) {
   return made;
 }
 
+// Replaces what the table holds; the keyboard stays where it was.
 function fillTable(table, head, rows) {
+  const controls = () => [...table.querySelectorAll("button, input")];
+  const focused = controls().indexOf(document.activeElement);
   const titles = document.createElement("tr");
   head.forEach(([title, className]) => titles.append(element("th", title, className)));
   titles.querySelectorAll("th").forEach((cell) => (cell.scope = "col"));
@@ -17,6 +20,7 @@ function fillTable(table, head, rows) {
   const body = document.createElement("tbody");
   body.append(...rows);
   table.replaceChildren(top, body);
+  if (focused >= 0 && focused < controls().length) controls()[focused].focus({preventScroll: true});
 }
 
 function swatch(colour) {
@@ -77,10 +81,7 @@ function workerCell(worker, place, count) {
   button.type = "button";
   button.setAttribute("aria-pressed", String(state.worker === place));
   button.prepend(swatch(colourOf(place, count)));
-  button.addEventListener("click", () => {
-    selectWorker(state.worker === place ? -1 : place);
-    document.querySelectorAll("#workers button")[place].focus();
-  });
+  button.addEventListener("click", () => selectWorker(state.worker === place ? -1 : place));
   return button;
 }
 

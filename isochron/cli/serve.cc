@@ -1,4 +1,5 @@
-#include <csignal>#include <iostream>
+#include <csignal>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <stdexcept>

@@ -30,7 +30,7 @@ bool same_token(std::string_view given, std::string_view expected) {
   unsigned different = given.size() == expected.size() ? 0U : 1U;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const char theirs = i < given.size() ? given[i] : '\0';
-    different |= static_cast<unsigned char>(theirs) ^ static_cast<unsigned char>(expected[i]);
+    different |= theirs == expected[i] ? 0U : 1U;
   }
   return different == 0U;
 }
