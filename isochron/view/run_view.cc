@@ -188,6 +188,10 @@ void RunView::add(const EventRecord& record) {
       worker = totals.name;
     }
   }
+  std::string words = record.event == "join" ? "" : shortened(record.words, kLongestWords);
+  if (!worker.empty() && words.starts_with(worker + ": ")) {
+    words.erase(0, worker.size() + 2);  // the name is told already
+  }
   if (sets_step(record)) {
     timeline_.forget_from(record.step);
     resumed_ = resumed_ || record.event == "resume";
@@ -197,7 +201,7 @@ void RunView::add(const EventRecord& record) {
        .seconds = record.event == "resume" ? end_ : shifted(finite(record.seconds)),
        .what = shortened(record.event, kLongestName),
        .worker = worker,
-       .words = record.event == "join" ? "" : shortened(record.words, kLongestWords)});
+       .words = words});
   timeline_.pin_here();
 }
 

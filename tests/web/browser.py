@@ -21,6 +21,7 @@ def parse_options(description):
     parser.add_argument("--isochron", type=pathlib.Path, required=True, help="the program")
     parser.add_argument("--pictures", type=pathlib.Path, required=True, help="folder for pictures")
     options = parser.parse_args()
+    options.isochron = options.isochron.resolve()
     if os.environ.get("ISOCHRON_UPDATE_IMAGES"):
         options.pictures = ROOT / "docs" / "images"
     options.pictures.mkdir(parents=True, exist_ok=True)

@@ -26,11 +26,11 @@ def lines_of(isochron, folder):
     return (folder / "whole.jsonl").read_text().splitlines(keepends=True)
 
 
-def check_growth(page, log, lines):
-    page.wait_for_function("document.getElementById('status').textContent.includes('step 40')")
+def check_growth(page, log, rest):
+    page.locator("#status", has_text="step 40").wait_for()
     with log.open("a") as stream:
-        stream.writelines(lines[42:])
-    page.wait_for_function("document.getElementById('status').textContent.includes('step 120')")
+        stream.writelines(rest)
+    page.locator("#status", has_text="step 120").wait_for()
     check(window(page) == [0, 119], f"the axis grows: {window(page)}")
     check("120" in page.locator("#runs tbody tr").first.inner_text(), "the table grows")
     check("over 120 steps" in page.inner_text("#headline"), page.inner_text("#headline"))
@@ -43,15 +43,15 @@ def main():
     with scratch() as folder, browser() as running:
         lines = lines_of(options.isochron, folder)
         log = folder / "growing.jsonl"
-        # The header, 40 steps and an event or so.
-        log.write_text("".join(lines[:42]))
+        half = next(place for place, line in enumerate(lines) if '"type":"step","step":40,' in line)
+        log.write_text("".join(lines[:half]))
         server, address = serve(options.isochron, log)
         try:
             with silent_page(running, address, viewport={"width": 900, "height": 900}, color_scheme="light") as page:
-                check_growth(page, log, lines)
+                check_growth(page, log, lines[half:])
                 page.screenshot(path=options.pictures / "live.png")
                 server.send_signal(signal.SIGINT)
-                page.wait_for_function("document.getElementById('status').textContent.includes('has ended')")
+                page.locator("#status", has_text="has ended").wait_for()
             check(server.wait(10) == 0, "the server ends well")
         finally:
             server.kill()
@@ -60,7 +60,7 @@ def main():
         try:
             local = address.replace("0.0.0.0", "127.0.0.1")
             with silent_page(running, local) as page:
-                page.wait_for_function("document.getElementById('status').textContent.startsWith('Live: step 120')")
+                page.locator("#status", has_text="Live: step 120").wait_for()
                 time.sleep(1)  # the stream of events has the token too: otherwise the console complains
         finally:
             server.kill()
