@@ -457,9 +457,10 @@ function paintCurves(plot) {
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
+  const dots = run.workers.map((unused, worker) => withAlpha(colourOf(worker, run.workers.length), 0.5));
   for (const [worker, batch, seconds] of curvePoints()) {
     if (!isShownWorker(worker)) continue;
-    ctx.fillStyle = withAlpha(colourOf(worker, run.workers.length), 0.5);
+    ctx.fillStyle = dots[worker];
     ctx.fillRect(x(batch) - 1.5 * ratio, y(seconds) - 1.5 * ratio, 3 * ratio, 3 * ratio);
   }
   ctx.lineWidth = 2 * ratio;

@@ -92,6 +92,10 @@ class RunServer::Implementation {
   ~Implementation() {
     stopping_ = true;
     run_.end();
+    // A page that is slow to take the news may miss it.
+    for (milliseconds waited{0}; listeners_ > 0 && waited < kPatience; waited += milliseconds(10)) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
     while (!server_.is_running() && !finished_) {  // stop() before the loop runs would be lost
       std::this_thread::sleep_for(milliseconds(1));
     }

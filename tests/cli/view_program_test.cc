@@ -200,11 +200,13 @@ TEST_F(ViewProgramTest, GivesTheTerminalBackWhenASignalEndsIt) {
 TEST_F(ViewProgramTest, ServesUntilInterrupted) {
   simulate();
   const Outcome outcome = shell(
-      "{ timeout --signal=INT 3 '" ISOCHRON_PROGRAM
-      "' serve run.isochron.jsonl --port 0 > said & sleep 1; "
+      "{ '" ISOCHRON_PROGRAM
+      "' serve run.isochron.jsonl --port 0 > said & server=$!; "
+      "until grep -q until said; do sleep 0.05; done; "
       "url=$(sed -n 's/.* at \\(http[^ ]*\\) until.*/\\1/p' said); "
       "python3 -c \"import sys, urllib.request as u; print(u.urlopen(sys.argv[1] + 'metrics').read().decode())\" $url; "
-      "wait; }");
+      "kill -INT $server; wait $server; echo ended with $?; }");
+  EXPECT_THAT(outcome.output, HasSubstr("ended with 0"));
   EXPECT_THAT(outcome.output, HasSubstr("isochron_steps_total 80\n")) << outcome.errors;
 }
 

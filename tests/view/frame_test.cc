@@ -46,10 +46,10 @@ TEST(FrameTest, SaysWhatMattersIn80By24) {
 }
 
 TEST(FrameTest, FitsAnySize) {
-  for (const std::size_t workers : {1, 4, 300}) {
+  for (const std::size_t workers : {1U, 4U, 300U}) {
     const RunView view = view_of_workers(workers);
-    for (const std::size_t columns : {1, 20, 80, 300}) {
-      for (const std::size_t rows : {1, 8, 24, 100}) {
+    for (const std::size_t columns : {1U, 20U, 80U, 300U}) {
+      for (const std::size_t rows : {1U, 8U, 24U, 100U}) {
         const auto lines = frame(view, {.columns = columns, .rows = rows, .first_worker = 250});
         EXPECT_LE(lines.size(), rows);
         for (const std::string& line : lines) {
