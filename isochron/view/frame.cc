@@ -11,7 +11,7 @@
 namespace isochron::view {
 namespace {
 
-constexpr std::size_t kFixedRows = 5;  // title, two lines of figures, an empty one, the workers' head
+constexpr std::size_t kFixedRows = 6;  // title, three lines of figures, an empty one, the workers' head
 
 bool continues_character(char c) {
   return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
@@ -112,7 +112,7 @@ std::string progress(const RunView& view) {
 
 std::string figures(const RunView& view) {
   const Summary summary = view.summary();
-  std::string text = grouped(summary.samples_per_second, 1) + " samples/s, step p50 " +
+  std::string text = "all: " + grouped(summary.samples_per_second, 1) + " samples/s, step p50 " +
                      duration(summary.step_seconds.p50) + " p99 " + duration(summary.step_seconds.p99) + ", balance " +
                      grouped(summary.balance, 3) + ", efficiency " + grouped(summary.efficiency, 3);
   if (std::isfinite(summary.loss)) {
@@ -120,6 +120,23 @@ std::string figures(const RunView& view) {
   }
   if (std::isfinite(summary.accuracy)) {
     text += ", accuracy " + grouped(100.0 * summary.accuracy, 1) + " %";
+  }
+  return text;
+}
+
+std::string last_figures(const RunView& view) {
+  const StepRecord& step = view.last_step();
+  if (view.timeline().records() == 0) {
+    return "";
+  }
+  double samples = 0.0;
+  for (const WorkerStep& worker : step.workers) {
+    samples += static_cast<double>(worker.batch);
+  }
+  std::string text = "now: " + grouped(samples / step.seconds, 1) + " samples/s, step " + duration(step.seconds) +
+                     ", balance " + grouped(balance_of(step), 3) + ", efficiency " + grouped(efficiency_of(step), 3);
+  if (step.learning_rate_factor != 1.0) {
+    text += ", learning rate x" + grouped(step.learning_rate_factor, 3);
   }
   return text;
 }
@@ -228,6 +245,7 @@ std::vector<std::string> frame(const RunView& view, const FrameOptions& options)
   std::vector<std::string> lines{
       bold(cut(title(view), options.columns)),
       cut(progress(view), options.columns),
+      cut(last_figures(view), options.columns),
       cut(figures(view), options.columns),
       "",
       bold(cut(head_row(Columns(options.columns)), options.columns))};

@@ -20,6 +20,10 @@ std::size_t Timeline::capacity() const {
   return std::clamp(cells_ / workers_, kFewestBins, kMostBins);
 }
 
+std::int64_t Timeline::start() const {
+  return static_cast<std::int64_t>(capacity() / kStartShare);
+}
+
 std::int64_t Timeline::around() const {
   return std::min(kMostAround, static_cast<std::int64_t>(capacity() / 32));
 }
@@ -27,8 +31,7 @@ std::int64_t Timeline::around() const {
 void Timeline::add(Bin bin) {
   workers_ = std::max(workers_, bin.cells.size());
   bin.ordinal = records_++;
-  const auto start = static_cast<std::int64_t>(capacity() / kStartShare);
-  bin.pinned = bin.ordinal < std::max(start, pinned_until_);
+  bin.pinned = bin.ordinal < std::max(start(), pinned_until_);
   tail_.push_back(std::move(bin));
   while (tail_.size() > capacity() / kTailShare) {
     settle(std::move(tail_.front()));
@@ -79,15 +82,17 @@ void Timeline::settle(Bin bin) {
   }
 }
 
-/// The oldest give way.
+/// The oldest give way, the start of the run aside.
 void Timeline::unpin_all_but(std::size_t count) {
   auto excess = static_cast<std::size_t>(std::ranges::count(settled_, true, &Bin::pinned));
   for (Bin& bin : settled_) {
     if (excess <= count) {
       return;
     }
-    excess -= bin.pinned ? 1U : 0U;
-    bin.pinned = false;
+    if (bin.pinned && bin.ordinal >= start()) {
+      --excess;
+      bin.pinned = false;
+    }
   }
 }
 

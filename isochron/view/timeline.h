@@ -35,7 +35,8 @@ class Timeline {
 
  private:
   [[nodiscard]] std::size_t capacity() const;
-  [[nodiscard]] std::int64_t around() const;
+  [[nodiscard]] std::int64_t start() const;   // how many of the first records stay exact
+  [[nodiscard]] std::int64_t around() const;  // how many before and after a pin do
   void settle(Bin bin);
   void unpin_all_but(std::size_t count);
   void compact();

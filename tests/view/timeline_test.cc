@@ -129,6 +129,7 @@ TEST(TimelineTest, LetsTheOldestPinsGoWhenThereAreTooMany) {
     timeline.add(bin_of(step, 0.0));
   }
   EXPECT_LE(timeline.bins().size(), 512U);
+  EXPECT_TRUE(contains(exact_steps(timeline), 0));
   EXPECT_FALSE(contains(exact_steps(timeline), 5000));
   EXPECT_TRUE(contains(exact_steps(timeline), 19800));
 }
