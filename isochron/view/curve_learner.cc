@@ -64,10 +64,10 @@ std::vector<Curve::Point> CurveLearner::draw(const Track& track, const Shape& sh
   if (shape.plateau > batches[0] && shape.plateau < batches[1]) {
     batches.insert(batches.begin() + 1, shape.plateau);
   }
-  std::vector<Curve::Point> points;
-  for (const double batch : batches) {
-    points.push_back({.batch = batch, .seconds = curve.seconds(batch)});
-  }
+  std::vector<Curve::Point> points(batches.size());
+  std::ranges::transform(batches, points.begin(), [&](double batch) {
+    return Curve::Point{.batch = batch, .seconds = curve.seconds(batch)};
+  });
   return points;
 }
 

@@ -34,7 +34,7 @@ std::string cut(std::string_view text, std::size_t width) {
 }
 
 std::string left(std::string_view text, std::size_t width) {
-  std::string result = cut(text, width);
+  const std::string result = cut(text, width);
   return result + std::string(width - width_of(result), ' ');
 }
 

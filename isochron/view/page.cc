@@ -35,7 +35,7 @@ std::string style(std::string_view text, const std::string& nonce) {
 }
 
 std::string security(const std::string& nonce, bool live) {
-  return "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'nonce-" + nonce +
+  return R"(<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'nonce-)" + nonce +
          "'; style-src 'nonce-" + nonce + "'; img-src data:; connect-src " + (live ? "'self'" : "'none'") +
          "; base-uri 'none'; form-action 'none'\">\n";
 }
@@ -77,8 +77,8 @@ std::string page(const std::vector<NamedRun>& runs, const PageOptions& options) 
       "</title>\n<link rel=\"icon\" href=\"data:,\">\n";
   html += "<!--\nuPlot " + std::string(kUplotLicence) + "\n-->\n";
   html += style(kUplotStyle, nonce) + style(kPageStyle, nonce) + "</head>\n" + std::string(kPageBody);
-  html += "<script type=\"application/json\" id=\"data\" nonce=\"" + nonce + "\">" + page_json(runs, options) +
-          "</script>\n";
+  html +=
+      R"(<script type="application/json" id="data" nonce=")" + nonce + "\">" + page_json(runs, options) + "</script>\n";
   html += script(kUplotScript, nonce);
   for (const std::string_view part : kPageScripts) {
     html += script(part, nonce);

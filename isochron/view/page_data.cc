@@ -39,12 +39,12 @@ std::string spread(const Bins& bins, bool exact, Spread Bin::* field) {
 /// One value per worker and bin, all bins of a worker together.
 template <class Value>
 std::string matrix(const Bins& bins, std::size_t workers, Value value) {
-  static const Cell kAbsent;
+  static const Cell absent;
   std::vector<double> values;
   values.reserve(bins.size() * workers);
   for (std::size_t worker = 0; worker < workers; ++worker) {
     for (const Bin* const bin : bins) {
-      values.push_back(value(worker < bin->cells.size() ? bin->cells[worker] : kAbsent));
+      values.push_back(value(worker < bin->cells.size() ? bin->cells[worker] : absent));
     }
   }
   return float_column(values);

@@ -87,7 +87,8 @@ TEST(RunViewTest, GoesOnWithTheClockOfAnotherProcess) {
 TEST(RunViewTest, MeasuresOverlappingStepsByTheClock) {
   RunView view(header_of({"a", "b"}));
   for (std::int64_t i = 0; i < 10; ++i) {
-    StepRecord push = step_of(0, static_cast<double>(i / 2), {50}, {1.0});
+    const std::int64_t second = i / 2;
+    StepRecord push = step_of(0, static_cast<double>(second), {50}, {1.0});
     push.workers[0].id = static_cast<WorkerId>(i % 2);
     push.staleness = 1;
     view.add(push);
