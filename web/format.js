@@ -7,10 +7,21 @@ function isNumber(value) {
   return value !== null && value !== undefined && Number.isFinite(value);
 }
 
+// Formatters are costly to make.
+const formatters = new Map();
+
+function formatterFor(digits) {
+  if (!formatters.has(digits)) {
+    const options = {minimumFractionDigits: digits, maximumFractionDigits: digits};
+    formatters.set(digits, new Intl.NumberFormat("en", options));
+  }
+  return formatters.get(digits);
+}
+
 function formatNumber(value, digits = 0) {
   if (!isNumber(value)) return kUnknown;
   if (Math.abs(value) >= 1e15) return value.toExponential(2);
-  return value.toLocaleString("en", {minimumFractionDigits: digits, maximumFractionDigits: digits});
+  return formatterFor(digits).format(value);
 }
 
 function formatSeconds(value) {

@@ -220,16 +220,15 @@ std::vector<std::vector<Curve::Point>> RunView::curves() const {
 Summary RunView::summary() const {
   Summary summary{
       .steps = timeline_.records(),
-      .seconds = end_,
+      // Steps that overlap take less time than their sum.
+      .seconds = asynchronous_ ? end_ : meter_.seconds(),
       .step_seconds = meter_.step_seconds(),
       .balance = balance_.mean(),
       .efficiency = efficiency_.mean(),
       .adjustments = adjustments_,
       .loss = last_step_.loss};
-  // Steps that overlap take less time than their sum.
-  const double seconds = asynchronous_ ? end_ : meter_.seconds();
-  if (seconds > 0.0) {
-    summary.samples_per_second = samples_ / seconds;
+  if (summary.seconds > 0.0) {
+    summary.samples_per_second = samples_ / summary.seconds;
   }
   if (evaluations_.total() > 0) {
     summary.accuracy = evaluations_.back().accuracy;

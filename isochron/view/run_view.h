@@ -44,7 +44,7 @@ struct WorkerTotals {
 /// The whole run in numbers; kUnknown where nothing says.
 struct Summary {
   std::int64_t steps = 0;  // records of steps
-  double seconds = 0.0;    // of the run so far
+  double seconds = 0.0;    // spent in steps; what lies between them (evaluations, others' turns) is left out
   double samples_per_second = kUnknown;
   Quantiles step_seconds;
   double balance = kUnknown;

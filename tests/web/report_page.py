@@ -146,6 +146,26 @@ def check_fits(page):
     check(width[0] <= width[1], f"the page is {width[0]} wide in a window of {width[1]}")
 
 
+def check_long_run(page):
+    """More steps than points: the page says so, and keeps the extremes."""
+    notice = page.inner_text("#notice")
+    check("20,000 steps are drawn as " in notice and "the smallest and the largest" in notice, notice)
+    check("Each bar is up to" in page.inner_text("#gantt output"), page.inner_text("#gantt output"))
+    check(window(page) == [0, 19999], window(page))
+    page.locator("#workers button").nth(0).click()
+    page.hover("#times .u-over", position={"x": 300, "y": 60})
+    check(" to " in page.inner_text("#times output").split("w0:")[1], "the range of the chosen worker")
+    page.locator("#notes tr", has_text="speed").first.locator("button").click()
+    check("Each bar is one step." in page.inner_text("#gantt output"), "steps around an event are exact")
+
+
+def write_long_report(isochron, folder):
+    run(isochron, "simulate", "--cluster", "dynamic", "--policy", "isochron", "--steps", 20000, "--noise", 0.05,
+        "--log", "long.jsonl", folder=folder)  # fmt: skip
+    run(isochron, "report", "long.jsonl", "-o", "long.html", folder=folder)
+    return (folder / "long.html").as_uri()
+
+
 def main():
     options = parse_options(__doc__)
     with scratch() as folder, browser() as running:
@@ -172,6 +192,8 @@ def main():
             check_content(page)
             check_fits(page)
             page.screenshot(path=options.pictures / "report-phone.png")
+        with silent_page(running, write_long_report(options.isochron, folder), **desk) as page:
+            check_long_run(page)
 
 
 main()
