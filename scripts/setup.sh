@@ -1,14 +1,14 @@
 #!/bin/sh
-# Installs what building, testing and linting need and what is missing: Debian packages, and the Python packages of
-# requirements.txt into .venv. Fast if nothing is.
+# Installs what building, testing and linting need and what is missing: Debian packages, the Python packages of
+# requirements.txt into .venv, and the page's plotting library into web/vendor. Fast if nothing is.
 set -eu
 cd "$(dirname "$0")/.."
 
 packages="
   g++ cmake ninja-build ccache git python3 python3-venv
   clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev
-  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev zlib1g-dev dataset-fashion-mnist iproute2
-  libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libglpk-dev spin
+  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libcpp-httplib-dev zlib1g-dev dataset-fashion-mnist iproute2
+  libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libglpk-dev spin chromium
 "
 
 install_packages() {
@@ -61,3 +61,4 @@ install_venv() {
 
 install_packages
 install_venv
+scripts/web.py

@@ -12,6 +12,9 @@ namespace isochron::cli {
 
 void add_simulate(CLI::App& program);
 void add_worker_commands(CLI::App& program);  // train and compare, which isochron-worker has
+void add_report(CLI::App& program);
+void add_serve(CLI::App& program);
+void add_top(CLI::App& program);
 void add_policies(CLI::App& program);
 void add_clusters(CLI::App& program);
 void add_ledger(CLI::App& program);

@@ -8,6 +8,9 @@ int main(int count, char** words) {
         isochron::cli::add_worker_commands(app);
         isochron::cli::add_launch(app);
         isochron::cli::add_simulate(app);
+        isochron::cli::add_report(app);
+        isochron::cli::add_serve(app);
+        isochron::cli::add_top(app);
         isochron::cli::add_policies(app);
         isochron::cli::add_clusters(app);
         isochron::cli::add_ledger(app);

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "isochron/io/step_line.h"
+
 namespace isochron::io {
 namespace {
 
@@ -222,6 +224,9 @@ RunLogLine read_record(const json& line) {
 }  // namespace
 
 RunLogLine parse_run_log_line(const std::string& line) {
+  if (StepRecord record; read_step_line(line, record)) {
+    return record;
+  }
   return read_record(parse_json(line));
 }
 

@@ -12,13 +12,17 @@ KNOWS = {
     "data": {"core", "data"},
     "sim": {"core", "sim"},
     "io": {"core", "sim", "io"},
+    "view": {"core", "io", "view"},
+    "serve": {"core", "view", "serve"},
     "emulate": {"core", "sim", "io", "emulate"},
-    "cli": {"core", "sim", "io", "emulate", "cli"},
+    "cli": {"core", "sim", "io", "view", "serve", "emulate", "cli"},
     "comm": {"core", "comm"},
     "engine": {"core", "data", "io", "comm", "engine"},
     "model": {"core", "model"},
     "train": {"core", "data", "sim", "io", "comm", "engine", "model", "train"},
-    "worker": {"core", "data", "sim", "io", "cli", "comm", "emulate", "engine", "model", "train", "worker"},
+    "worker": {
+        "core", "data", "sim", "io", "view", "serve", "cli", "comm", "emulate", "engine", "model", "train", "worker",
+    },  # fmt: skip
 }
 STANDARD_ONLY = {"core", "data", "sim"}
 FOREIGN = {"data": {"fcntl.h", "sys/stat.h", "unistd.h", "zlib.h"}}  # exceptions to it: POSIX files, zlib

@@ -60,10 +60,9 @@ TEST_F(ProgramTest, PrintsHelpAndVersion) {
 }
 
 TEST_F(ProgramTest, RefusesBadUsage) {
-  expect_refusal("", "no command; permitted: train, compare, launch, simulate, policies, clusters, ledger, doctor");
-  expect_refusal(
-      "frobnicate",
-      "unknown command 'frobnicate'; permitted: train, compare, launch, simulate, policies, clusters, ledger, doctor");
+  const std::string commands = "; permitted: train, compare, launch, simulate, report, serve, top, policies, clusters, ledger, doctor";
+  expect_refusal("", "no command" + commands);
+  expect_refusal("frobnicate", "unknown command 'frobnicate'" + commands);
   expect_refusal("--frobnicate", "unknown option '--frobnicate'");
   expect_refusal("simulate --frobnicate", "unknown option '--frobnicate'\nTry 'isochron simulate --help'");
   expect_refusal("simulate hl8", "unexpected argument 'hl8'");

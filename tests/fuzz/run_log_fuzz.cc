@@ -14,6 +14,8 @@
 #include "isochron/core/trace/prometheus.h"
 #include "isochron/core/trace/sample_audit.h"
 #include "isochron/io/run_log_reader.h"
+#include "isochron/view/frame.h"
+#include "isochron/view/page_data.h"
 
 namespace {
 
@@ -34,6 +36,7 @@ isochron::io::RunLogLine reread(const isochron::io::RunLogLine& line) {
 void draw(const isochron::io::RunLogLine& line) {
   isochron::ChromeTrace trace{isochron::RunHeader{}};
   isochron::PrometheusMetrics metrics{isochron::RunHeader{}};
+  isochron::view::RunView view{isochron::RunHeader{}};
   std::visit(
       [&](const auto& record) {
         using Record = std::remove_cvref_t<decltype(record)>;
@@ -41,6 +44,9 @@ void draw(const isochron::io::RunLogLine& line) {
           (void)trace.add(record);
           metrics.observe(record);
           (void)metrics.text();
+          view.add(record);
+          (void)isochron::view::to_page_json(view, "fuzz");
+          (void)isochron::view::frame(view, {});
         }
       },
       line);

@@ -1,0 +1,239 @@
+#include "isochron/view/run_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "isochron/core/trace/utf8.h"
+
+namespace isochron::view {
+namespace {
+
+constexpr std::size_t kLongestName = 80;    // bytes
+constexpr std::size_t kLongestWords = 400;  // bytes
+
+/// Logs come from outside: no text of theirs may fill a page.
+std::string shortened(std::string_view text, std::size_t longest) {
+  return text.size() <= longest ? to_utf8(text) : to_utf8(text.substr(0, longest)) + "…";
+}
+
+double typical_batch(const RunHeader& header) {
+  const auto workers = static_cast<double>(std::max<std::size_t>(1, header.workers.size()));
+  return std::max(1.0, static_cast<double>(header.global_batch) / workers);
+}
+
+bool can_count(const WorkerStep& worker) {
+  return worker.batch > 0 && std::isfinite(worker.compute_seconds) && worker.compute_seconds > 0.0;
+}
+
+bool deserves_a_look(Reason reason) {
+  return reason == Reason::kSpeedChanged || reason == Reason::kRosterChanged;
+}
+
+bool leaves(std::string_view event) {
+  return event == "kill" || event == "death" || event == "evicted";
+}
+
+/// What concerns the job as a whole comes without a worker.
+bool concerns_all(std::string_view event) {
+  return event == "rollback" || event == "resume" || event == "numbers";
+}
+
+/// Sums must stay sums whatever a log says.
+double finite(double value) {
+  return std::isfinite(value) ? value : 0.0;
+}
+
+}  // namespace
+
+double balance_of(const StepRecord& record) {
+  double sum = 0.0;
+  double longest = 0.0;
+  int count = 0;
+  for (const WorkerStep& worker : record.workers) {
+    if (can_count(worker)) {
+      sum += worker.compute_seconds;
+      longest = std::max(longest, worker.compute_seconds);
+      ++count;
+    }
+  }
+  return count < 2 ? kUnknown : sum / count / longest;
+}
+
+double efficiency_of(const StepRecord& record) {
+  double samples = 0.0;
+  double speed = 0.0;
+  int count = 0;
+  for (const WorkerStep& worker : record.workers) {
+    if (can_count(worker)) {
+      samples += static_cast<double>(worker.batch);
+      speed += static_cast<double>(worker.batch) / worker.compute_seconds;
+      ++count;
+    }
+  }
+  return count < 2 || !(record.seconds > 0.0) ? kUnknown : samples / speed / record.seconds;
+}
+
+RunView::RunView(RunHeader header, std::size_t cells)
+    : header_(std::move(header)), timeline_(cells), curves_(typical_batch(header_)) {
+  for (std::string* const text :
+       {&header_.program, &header_.version, &header_.policy, &header_.cluster, &header_.model, &header_.dataset}) {
+    *text = shortened(*text, kLongestName);
+  }
+  for (const RunHeader::Member& member : header_.workers) {
+    const std::size_t place = place_of(member.id, workers_.size());
+    if (place < kMostWorkers) {
+      workers_[place].name = shortened(member.name, kLongestName);
+      workers_[place].kind = shortened(member.kind, kLongestName);
+    }
+  }
+  if (header_.workers.size() > workers_.size()) {
+    left_out_ = header_.workers.size() - workers_.size();
+  }
+}
+
+std::size_t RunView::place_of(WorkerId id, std::size_t guess) {
+  if (guess < workers_.size() && workers_[guess].id == id) {
+    return guess;
+  }
+  if (const auto found = places_.find(id); found != places_.end()) {
+    return found->second;
+  }
+  if (workers_.size() == kMostWorkers) {
+    return kMostWorkers;
+  }
+  places_[id] = workers_.size();
+  workers_.push_back({.id = id, .name = "worker " + std::to_string(id), .kind = "", .last = {}});
+  return workers_.size() - 1;
+}
+
+void RunView::add(const StepRecord& record) {
+  if (std::exchange(resumed_, false) && shifted(record.start_seconds) < end_) {
+    shift_ = end_ - finite(record.start_seconds);  // the new process has a clock of its own
+  }
+  const double start = shifted(finite(record.start_seconds));
+  const double seconds = std::max(0.0, finite(record.seconds));
+  Bin bin{.first_step = record.step, .last_step = record.step, .start = start, .end = start + seconds, .cells = {}};
+  bin.seconds.add(record.seconds);
+  bin.loss.add(record.loss);
+  bin.balance.add(balance_of(record));
+  bin.efficiency.add(efficiency_of(record));
+  add_workers(record, bin);
+  balance_.merge(bin.balance);
+  efficiency_.merge(bin.efficiency);
+  samples_ += bin.samples;
+  end_ = std::max(end_, bin.end);
+  asynchronous_ = asynchronous_ || record.staleness >= 0;
+  if (std::isfinite(record.seconds)) {
+    meter_.add(record);
+  }
+  if (record.changed) {
+    ++adjustments_;
+    decisions_.add(
+        {.step = record.step,
+         .seconds = start,
+         .what = std::string(to_string(record.reason)),
+         .worker = "",
+         .words = shortened(record.words, kLongestWords)});
+    if (deserves_a_look(record.reason)) {
+      timeline_.pin_here();
+    }
+  }
+  timeline_.add(std::move(bin));
+  last_step_ = record;
+}
+
+void RunView::add_workers(const StepRecord& record, Bin& bin) {
+  bin.cells.resize(workers_.size());
+  std::size_t unplaced = 0;
+  for (std::size_t i = 0; i < record.workers.size(); ++i) {
+    const WorkerStep& worker = record.workers[i];
+    bin.samples += static_cast<double>(worker.batch);
+    const std::size_t place = place_of(worker.id, i);
+    if (place == kMostWorkers) {
+      ++unplaced;
+      continue;
+    }
+    bin.cells.resize(std::max(bin.cells.size(), place + 1));
+    Cell& cell = bin.cells[place];
+    cell.batch.add(static_cast<double>(worker.batch));
+    cell.compute.add(worker.compute_seconds);
+    cell.wait.add(worker.wait_seconds);
+    cell.exchange.add(worker.exchange_seconds);
+    cell.offset.add(worker.start_seconds - record.start_seconds);
+    curves_.observe(place, static_cast<double>(worker.batch), worker.compute_seconds);
+    WorkerTotals& totals = workers_[place];
+    totals.present = true;
+    totals.last = worker;
+    ++totals.steps;
+    totals.samples += static_cast<double>(worker.batch);
+    totals.compute_seconds += finite(worker.compute_seconds);
+    totals.wait_seconds += finite(worker.wait_seconds);
+    totals.exchange_seconds += finite(worker.exchange_seconds);
+  }
+  left_out_ = std::max(left_out_, unplaced);
+}
+
+void RunView::add(const EventRecord& record) {
+  std::string worker;
+  if (!concerns_all(record.event)) {
+    if (const std::size_t place = place_of(record.worker, record.worker); place < kMostWorkers) {
+      WorkerTotals& totals = workers_[place];
+      if (record.event == "join" && !record.words.empty()) {
+        totals.name = shortened(record.words, kLongestName);
+      }
+      totals.present = !leaves(record.event);
+      worker = totals.name;
+    }
+  }
+  std::string words = record.event == "join" ? "" : shortened(record.words, kLongestWords);
+  if (!worker.empty() && words.starts_with(worker + ": ")) {
+    words.erase(0, worker.size() + 2);  // the name is told already
+  }
+  if (sets_step(record)) {
+    timeline_.forget_from(record.step);
+    resumed_ = resumed_ || record.event == "resume";
+  }
+  events_.add(
+      {.step = record.step,
+       .seconds = record.event == "resume" ? end_ : shifted(finite(record.seconds)),
+       .what = shortened(record.event, kLongestName),
+       .worker = worker,
+       .words = words});
+  timeline_.pin_here();
+}
+
+void RunView::add(const EvaluationRecord& record) {
+  EvaluationRecord moved = record;
+  moved.seconds = shifted(finite(record.seconds));
+  evaluations_.add(moved);
+}
+
+std::vector<std::vector<Curve::Point>> RunView::curves() const {
+  std::vector<std::string> kinds;
+  std::ranges::transform(workers_, std::back_inserter(kinds), &WorkerTotals::kind);
+  return curves_.curves(kinds);
+}
+
+Summary RunView::summary() const {
+  Summary summary{
+      .steps = timeline_.records(),
+      // Steps that overlap take less time than their sum.
+      .seconds = asynchronous_ ? end_ : meter_.seconds(),
+      .step_seconds = meter_.step_seconds(),
+      .balance = balance_.mean(),
+      .efficiency = efficiency_.mean(),
+      .adjustments = adjustments_,
+      .loss = last_step_.loss};
+  if (summary.seconds > 0.0) {
+    summary.samples_per_second = samples_ / summary.seconds;
+  }
+  if (evaluations_.total() > 0) {
+    summary.accuracy = evaluations_.back().accuracy;
+  }
+  return summary;
+}
+
+}  // namespace isochron::view

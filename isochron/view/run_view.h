@@ -1,0 +1,116 @@
+// What is shown of a run, gathered record by record in bounded memory: the model behind the report, the live page and
+// the terminal view.
+//
+// Adding a step costs O(workers). Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "isochron/core/curve/curve.h"
+#include "isochron/core/trace/run_log.h"
+#include "isochron/core/trace/run_meter.h"
+#include "isochron/view/curve_learner.h"
+#include "isochron/view/first_and_last.h"
+#include "isochron/view/timeline.h"
+
+namespace isochron::view {
+
+/// Something that happened, or a changed split with the policy's reason.
+struct Note {
+  std::int64_t step = 0;
+  double seconds = 0.0;
+  std::string what;    // the event's or the reason's name
+  std::string worker;  // empty: about all
+  std::string words;
+};
+
+struct WorkerTotals {
+  WorkerId id = 0;
+  std::string name;
+  std::string kind;
+  bool present = true;  // it has not left
+  WorkerStep last;
+  std::int64_t steps = 0;
+  double samples = 0.0;
+  double compute_seconds = 0.0;
+  double wait_seconds = 0.0;
+  double exchange_seconds = 0.0;
+};
+
+/// The whole run in numbers; kUnknown where nothing says.
+struct Summary {
+  std::int64_t steps = 0;  // records of steps
+  double seconds = 0.0;    // spent in steps; what lies between them (evaluations, others' turns) is left out
+  double samples_per_second = kUnknown;
+  Quantiles step_seconds;
+  double balance = kUnknown;
+  double efficiency = kUnknown;
+  std::int64_t adjustments = 0;
+  double loss = kUnknown;      // of the last step
+  double accuracy = kUnknown;  // of the last evaluation
+};
+
+class RunView {
+ public:
+  /// More workers than this count in the sums but have no lines of their own.
+  static constexpr std::size_t kMostWorkers = 1024;
+  static constexpr std::size_t kDefaultCells = std::size_t{1} << 17U;
+
+  /// `cells` bounds workers times bins.
+  explicit RunView(RunHeader header, std::size_t cells = kDefaultCells);
+
+  void add(const StepRecord& record);
+  void add(const EventRecord& record);
+  void add(const EvaluationRecord& record);
+
+  [[nodiscard]] const RunHeader& header() const { return header_; }
+  [[nodiscard]] const Timeline& timeline() const { return timeline_; }
+  [[nodiscard]] const std::vector<WorkerTotals>& workers() const { return workers_; }
+  [[nodiscard]] std::size_t workers_left_out() const { return left_out_; }
+  [[nodiscard]] const FirstAndLast<Note>& events() const { return events_; }
+  [[nodiscard]] const FirstAndLast<Note>& decisions() const { return decisions_; }
+  [[nodiscard]] const FirstAndLast<EvaluationRecord>& evaluations() const { return evaluations_; }
+  /// Per worker; see CurveLearner.
+  [[nodiscard]] std::vector<std::vector<Curve::Point>> curves() const;
+  [[nodiscard]] Summary summary() const;
+  [[nodiscard]] const StepRecord& last_step() const { return last_step_; }
+
+ private:
+  /// The worker's place, a new one if it is new; kMostWorkers if there are too many.
+  std::size_t place_of(WorkerId id, std::size_t guess);
+  void add_workers(const StepRecord& record, Bin& bin);
+  [[nodiscard]] double shifted(double seconds) const { return seconds + shift_; }
+
+  RunHeader header_;
+  std::vector<WorkerTotals> workers_;
+  std::unordered_map<WorkerId, std::size_t> places_;
+  std::size_t left_out_ = 0;
+  Timeline timeline_;
+  CurveLearner curves_;
+  FirstAndLast<Note> events_{1000, 1000};
+  FirstAndLast<Note> decisions_{300, 300};
+  FirstAndLast<EvaluationRecord> evaluations_{2000, 2000};
+  RunMeter meter_;
+  Spread balance_;
+  Spread efficiency_;
+  StepRecord last_step_;
+  std::int64_t adjustments_ = 0;
+  double samples_ = 0.0;
+  double end_ = 0.0;           // of the last step
+  double shift_ = 0.0;         // added to what a process that went on with the run says of time
+  bool resumed_ = false;       // and no step since
+  bool asynchronous_ = false;  // steps overlap
+};
+
+/// mean_k t_k / max_k t_k of the workers that computed; kUnknown for fewer than two.
+[[nodiscard]] double balance_of(const StepRecord& record);
+
+/// The time that the step's samples would take if every worker kept the speed of this step and none ever waited, over
+/// the time that they took: B / sum_k (b_k / t_k) / seconds. kUnknown for fewer than two workers.
+[[nodiscard]] double efficiency_of(const StepRecord& record);
+
+}  // namespace isochron::view

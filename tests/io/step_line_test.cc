@@ -1,0 +1,115 @@
+// The quick way and the parser must agree wherever the quick way answers.
+#include "isochron/io/step_line.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "isochron/core/random/random.h"
+#include "isochron/core/trace/chain.h"
+#include "isochron/io/run_log_reader.h"
+
+namespace isochron::io {
+namespace {
+
+StepRecord sample_step() {
+  return {
+      .step = 41,
+      .epoch = 2,
+      .position = 5120,
+      .start_seconds = 0.1 + 0.2,
+      .seconds = 1.0 / 3.0,
+      .workers =
+          {{.id = 0, .batch = 100, .start_seconds = 0.3, .compute_seconds = 0.25, .wait_seconds = 1e-9},
+           {.id = std::numeric_limits<WorkerId>::max(), .batch = 28, .compute_seconds = 5e-324}},
+      .learning_rate_factor = 0.5,
+      .changed = true,
+      .reason = Reason::kRebalanced,
+      .words = "speeds: 1.5 & 2",
+      .loss = 2.302585,
+      .staleness = 3};
+}
+
+TEST(StepLineTest, ReadsWhatWasWritten) {
+  StepRecord copy;
+  ASSERT_TRUE(read_step_line(to_json(sample_step()), copy));
+  EXPECT_EQ(copy, sample_step());
+  StepRecord bare{.step = 0, .workers = {{.id = 1, .batch = 0}}};
+  bare.seconds = std::numeric_limits<double>::infinity();  // written as null
+  ASSERT_TRUE(read_step_line(to_json(bare), copy));
+  EXPECT_TRUE(std::isnan(copy.seconds));
+  EXPECT_TRUE(std::isnan(copy.loss));
+  EXPECT_EQ(copy.epoch, -1);
+}
+
+TEST(StepLineTest, ReadsLinesWithTheirLink) {
+  StepRecord copy;
+  ASSERT_TRUE(read_step_line(with_link(to_json(sample_step()), 0x1234), copy));
+  EXPECT_EQ(copy, sample_step());
+}
+
+TEST(StepLineTest, ReadsNumbersOfEverySize) {
+  Random random{1};
+  for (int i = 0; i < 2000; ++i) {
+    StepRecord step = sample_step();
+    for (WorkerStep& worker : step.workers) {
+      const double exponent = 300.0 * (2.0 * random.uniform() - 1.0);
+      worker.compute_seconds = random.uniform() * std::pow(10.0, exponent);
+      worker.wait_seconds = -worker.compute_seconds;
+    }
+    StepRecord copy;
+    ASSERT_TRUE(read_step_line(to_json(step), copy)) << to_json(step);
+    EXPECT_EQ(copy, step);
+  }
+}
+
+TEST(StepLineTest, LeavesEverythingElseToTheParser) {
+  const std::string line = to_json(sample_step());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = line;
+    return changed.replace(changed.find(from), from.size(), to);
+  };
+  StepRecord ignored;
+  EXPECT_FALSE(read_step_line("", ignored));
+  EXPECT_FALSE(read_step_line(line.substr(0, line.size() - 1), ignored));
+  EXPECT_FALSE(read_step_line(line + " ", ignored));
+  EXPECT_FALSE(read_step_line(with("\"step\":41", "\"step\": 41"), ignored));
+  EXPECT_FALSE(read_step_line(with("\"step\":41", "\"step\":041"), ignored));
+  EXPECT_FALSE(read_step_line(with("\"step\":41", "\"step\":-1"), ignored));
+  EXPECT_FALSE(read_step_line(with("\"step\":41", "\"step\":9007199254740993"), ignored));
+  EXPECT_FALSE(read_step_line(with("0.25", "0."), ignored));
+  EXPECT_FALSE(read_step_line(with("0.25", "inf"), ignored));
+  EXPECT_FALSE(read_step_line(with("0.25", "nan"), ignored));
+  EXPECT_FALSE(read_step_line(with("0.25", "1e999"), ignored));
+  EXPECT_FALSE(read_step_line(with("0.25", "+1"), ignored));
+  EXPECT_FALSE(read_step_line(with("[100,28]", "[100]"), ignored));
+  EXPECT_FALSE(read_step_line(with("[100,28]", "[100,28,1]"), ignored));
+  EXPECT_FALSE(read_step_line(with("rebalanced", "no-reason"), ignored));
+  EXPECT_FALSE(read_step_line(with("speeds", "sp\\u0065eds"), ignored));
+  EXPECT_FALSE(read_step_line(with("speeds", "spëeds"), ignored));
+  EXPECT_FALSE(read_step_line(with("\"changed\":true", "\"changed\":1"), ignored));
+  EXPECT_FALSE(read_step_line(with("{\"type\"", "{\"new\":1,\"type\""), ignored));
+}
+
+TEST(StepLineTest, AgreesWithTheParserWhateverIsCutOrChanged) {
+  const std::string line = to_json(sample_step());
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    for (const char c : {'0', '"', ',', 'x', '-'}) {
+      std::string changed = line;
+      changed[i] = c;
+      StepRecord quick;
+      if (!read_step_line(changed, quick)) {
+        continue;
+      }
+      // A blank inside the object is nothing to the parser, and keeps the quick way out.
+      const auto slow = std::get<StepRecord>(parse_run_log_line("{ " + changed.substr(1)));
+      EXPECT_EQ(to_json(slow), to_json(quick)) << changed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace isochron::io

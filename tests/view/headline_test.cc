@@ -1,0 +1,56 @@
+#include "isochron/view/headline.h"
+
+#include <limits>
+
+#include "tests/view/records.h"
+#include <gtest/gtest.h>
+
+namespace isochron::view {
+namespace {
+
+RunView view_of_policy(const std::string& policy, double seconds) {
+  RunHeader header = header_of({"a", "b"});
+  header.policy = policy;
+  RunView view(header);
+  view.add(step_of(0, 0.0, {60, 40}, {seconds, seconds}));
+  return view;
+}
+
+TEST(HeadlineTest, ComparesIsochronWithUniform) {
+  const RunView uniform = view_of_policy("uniform", 0.5);
+  const RunView other = view_of_policy("dlb", 0.05);
+  const RunView isochron = view_of_policy("isochron:price=0", 0.1);
+  EXPECT_EQ(
+      headline({{.name = "u", .view = &uniform}, {.name = "d", .view = &other}, {.name = "i", .view = &isochron}}),
+      "i does 5.00 times the samples per second of u on pair (2 workers): 1,000.0 instead of 200.0.");
+}
+
+TEST(HeadlineTest, ComparesTheFastestWithTheSlowest) {
+  const RunView slow = view_of_policy("dlb", 0.5);
+  const RunView fast = view_of_policy("lbb", 0.25);
+  EXPECT_EQ(
+      headline({{.name = "slow", .view = &slow}, {.name = "fast", .view = &fast}}),
+      "fast does 2.00 times the samples per second of slow on pair (2 workers): 400.0 instead of 200.0.");
+}
+
+TEST(HeadlineTest, DescribesOneRun) {
+  const RunView view = view_of(10);
+  EXPECT_EQ(
+      headline({{.name = "x", .view = &view}}),
+      "x does 100.0 samples per second on pair (2 workers) over 10 steps, with a balance of 0.750 and an efficiency of "
+      "0.625.");
+  const RunView empty(header_of({"a"}));
+  EXPECT_EQ(
+      headline({{.name = "x", .view = &empty}}), "x does unknown samples per second on pair (1 worker) over 0 steps.");
+}
+
+TEST(HeadlineTest, GroupsDigits) {
+  EXPECT_EQ(grouped(0.0, 0), "0");
+  EXPECT_EQ(grouped(999.0, 0), "999");
+  EXPECT_EQ(grouped(1000.0, 0), "1,000");
+  EXPECT_EQ(grouped(-1234567.89, 1), "-1,234,567.9");
+  EXPECT_EQ(grouped(std::numeric_limits<double>::quiet_NaN(), 2), "unknown");
+}
+
+}  // namespace
+}  // namespace isochron::view

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""The report in a browser: what it shows, how it is used, on a wide screen and on a phone, light and dark."""
+
+from browser import browser, check, colours, parse_options, run, scratch, silent_page, window
+
+FIGURES = ("batches", "times", "gantt", "balance", "efficiency", "speed", "curves")
+TOP = {"x": 0, "y": 0, "width": 1100, "height": 1500}
+CLUSTER = """
+name = "workshop"
+[[worker]]
+name = "tower"
+cores = 8.0
+noise = 0.03
+[[worker]]
+name = "laptop"
+cores = 3.0
+overhead = 2
+noise = 0.05
+[[worker]]
+name = "old-server"
+cores = 2.0
+noise = 0.04
+[[worker]]
+name = "spot"
+cores = 4.0
+noise = 0.04
+[[change]]
+at_step = 80
+worker = "tower"
+cores = 4.0
+[[change]]
+at_step = 150
+worker = "spot"
+event = "kill"
+[[change]]
+at_step = 200
+worker = "tower"
+cores = 8.0
+"""
+
+
+def write_report(isochron, folder):
+    (folder / "workshop.toml").write_text(CLUSTER)
+    run(isochron, "simulate", "--cluster", "workshop.toml", "--policy", "uniform,isochron", "--steps", 300,
+        "--gradient-bytes", "2mbyte", "--link-rate", "1gbit", "--log", "run.jsonl", folder=folder)  # fmt: skip
+    run(isochron, "report", "run.uniform.jsonl", "run.isochron.jsonl", folder=folder)
+    return (folder / "report.html").as_uri()
+
+
+def check_content(page):
+    headline = page.inner_text("#headline")
+    check("times the samples per second of uniform on workshop (4 workers)" in headline, headline)
+    check(page.locator("#runs tbody tr").count() == 2, "a row per run")
+    workers = page.locator("#workers tbody tr").all_inner_texts()
+    check(len(workers) == 4 and "old-server" in workers[2], workers)
+    check("(gone)" in workers[3], workers)
+    check("All 300 steps are here" in page.inner_text("#notice"), "the notice")
+    notes = page.inner_text("#notes")
+    check("speed" in notes and "kill" in notes and "split: speed-changed" in notes, notes)
+    for figure in FIGURES:
+        check(page.locator(f"#{figure} canvas").is_visible(), figure)
+        check(colours(page, f"#{figure} canvas") > 3, f"{figure} is empty")
+    check(not page.locator("#accuracy").is_visible(), "there was no evaluation, so there is nothing to show")
+
+
+def check_zoom(page):
+    page.locator("#balance .u-over").scroll_into_view_if_needed()
+    box = page.locator("#balance .u-over").bounding_box()
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.25, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, y, steps=4)
+    page.mouse.up()
+    low, high = window(page)
+    check(70 <= low <= 80 and 145 <= high <= 155, f"zoomed to {low}, {high}")
+    page.locator("#balance .u-over").dblclick()
+    check(window(page) == [0, 299], "a double-click shows all")
+    page.fill("#from", "100")
+    page.press("#from", "Enter")
+    page.fill("#to", "110")
+    page.press("#to", "Enter")
+    check(window(page) == [100, 110], window(page))
+    check("Each bar is one step." in page.inner_text("#gantt output"), "the Gantt chart follows")
+    page.click("input[name=axis][value=time]")
+    seconds = window(page)
+    check(0 < seconds[0] < seconds[1] < 100, seconds)
+    page.click("input[name=axis][value=steps]")
+    check(window(page) == [100, 110], "the same steps again")
+    page.click("#all")
+    check(window(page) == [0, 299], "all again")
+
+
+def check_keyboard(page):
+    page.focus("#times")
+    page.keyboard.press("+")
+    check(window(page) == [75, 224], window(page))
+    page.keyboard.press("ArrowRight")
+    check(window(page)[0] > 75, "moved")
+    page.keyboard.press("0")
+    check(window(page) == [0, 299], "all")
+    page.focus("#gantt")
+    page.keyboard.press("ArrowDown")
+    check(page.locator("#workers button").nth(0).get_attribute("aria-pressed") == "true", "the first worker")
+    page.keyboard.press("ArrowUp")
+    check(page.locator("#workers button").nth(3).get_attribute("aria-pressed") == "true", "round to the last")
+    page.locator("#workers button").nth(3).press("Enter")
+    check(page.locator("#workers button[aria-pressed=true]").count() == 0, "none")
+
+
+def check_selection(page):
+    page.locator("#workers button", has_text="laptop").click()
+    check(page.locator("#workers button[aria-pressed=true]").inner_text() == "laptop", "the laptop stands out")
+    page.hover("#times .u-over")
+    check("laptop: " in page.inner_text("#times output"), page.inner_text("#times output"))
+    check("tower" not in page.inner_text("#times output"), "only the chosen one")
+    page.locator("#workers button", has_text="laptop").click()
+    page.hover("#times .u-over")
+    check("tower" in page.inner_text("#times output"), "all of them")
+    page.click("input[name=stacked][value=no]")
+    page.hover("#batches .u-over")
+    check("step" in page.inner_text("#batches output"), "lines tell as well")
+    page.click("input[name=stacked][value=yes]")
+
+
+def check_runs(page):
+    page.hover("#speed .u-over")
+    check("uniform: " in page.inner_text("#speed output"), "both runs")
+    page.locator("#runs input").nth(0).uncheck()
+    page.hover("#efficiency .u-over")
+    check("uniform" not in page.inner_text("#efficiency output"), "hidden")
+    page.locator("#runs input").nth(0).check()
+    page.select_option("#run", label="uniform")
+    check("speed-changed" not in page.inner_text("#notes"), "equal batches are never changed for speed")
+    page.select_option("#run", label="isochron")
+
+
+def check_notes(page):
+    page.locator("#notes tr", has_text="speed-changed").first.locator("button").click()
+    low, high = window(page)
+    check(high - low == 24, f"a mark zooms in: {low} to {high}")
+    page.click("#all")
+
+
+def check_fits(page):
+    width = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+    check(width[0] <= width[1], f"the page is {width[0]} wide in a window of {width[1]}")
+
+
+def check_long_run(page):
+    """More steps than points: the page says so, and keeps the extremes."""
+    notice = page.inner_text("#notice")
+    check("20,000 steps are drawn as " in notice and "the smallest and the largest" in notice, notice)
+    check("Each bar is up to" in page.inner_text("#gantt output"), page.inner_text("#gantt output"))
+    check(window(page) == [0, 19999], window(page))
+    page.locator("#workers button").nth(0).click()
+    page.hover("#times .u-over", position={"x": 300, "y": 60})
+    check(" to " in page.inner_text("#times output").split("w0:")[1], "the range of the chosen worker")
+    page.locator("#notes tr", has_text="speed").first.locator("button").click()
+    check("Each bar is one step." in page.inner_text("#gantt output"), "steps around an event are exact")
+
+
+def write_long_report(isochron, folder):
+    run(isochron, "simulate", "--cluster", "dynamic", "--policy", "isochron", "--steps", 20000, "--noise", 0.05,
+        "--log", "long.jsonl", folder=folder)  # fmt: skip
+    run(isochron, "report", "long.jsonl", "-o", "long.html", folder=folder)
+    return (folder / "long.html").as_uri()
+
+
+def main():
+    options = parse_options(__doc__)
+    with scratch() as folder, browser() as running:
+        address = write_report(options.isochron, folder)
+        desk = {"viewport": {"width": 1100, "height": 900}}
+        with silent_page(running, address, color_scheme="light", **desk) as page:
+            check_content(page)
+            page.screenshot(path=options.pictures / "report-light.png", clip=TOP, full_page=True)
+            check_zoom(page)
+            check_keyboard(page)
+            check_selection(page)
+            check_runs(page)
+            check_notes(page)
+            page.emulate_media(color_scheme="dark")
+            page.fill("#from", "76")
+            page.fill("#to", "96")
+            page.press("#to", "Enter")
+            page.locator("#gantt").scroll_into_view_if_needed()
+            page.locator("section", has=page.locator("#gantt")).screenshot(path=options.pictures / "gantt-dark.png")
+        with silent_page(running, address, color_scheme="dark", **desk) as page:
+            page.screenshot(path=options.pictures / "report-dark.png", clip=TOP, full_page=True)
+        phone = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "has_touch": True}
+        with silent_page(running, address, **phone) as page:
+            check_content(page)
+            check_fits(page)
+            page.screenshot(path=options.pictures / "report-phone.png")
+        with silent_page(running, write_long_report(options.isochron, folder), **desk) as page:
+            check_long_run(page)
+
+
+main()

@@ -1,0 +1,169 @@
+// The tables; they are the plots' legends as well. Whatever a log says is set as text, never as HTML.
+"use strict";
+
+function element(name, content, className) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  made.append(content instanceof Node ? content : String(content));
+  return made;
+}
+
+// Replaces what the table holds; the keyboard stays where it was.
+function fillTable(table, head, rows) {
+  const controls = () => [...table.querySelectorAll("button, input")];
+  const focused = controls().indexOf(document.activeElement);
+  const titles = document.createElement("tr");
+  head.forEach(([title, className]) => titles.append(element("th", title, className)));
+  titles.querySelectorAll("th").forEach((cell) => (cell.scope = "col"));
+  const top = document.createElement("thead");
+  top.append(titles);
+  const body = document.createElement("tbody");
+  body.append(...rows);
+  table.replaceChildren(top, body);
+  if (focused >= 0 && focused < controls().length) controls()[focused].focus({preventScroll: true});
+}
+
+function swatch(colour) {
+  const square = document.createElement("span");
+  square.className = "swatch";
+  square.style.background = colour;
+  return square;
+}
+
+function row(cells) {
+  const made = document.createElement("tr");
+  made.append(...cells.map(([content, className]) => element("td", content, className)));
+  return made;
+}
+
+function runCell(run, number) {
+  const label = document.createElement("label");
+  const box = document.createElement("input");
+  box.type = "checkbox";
+  box.checked = !state.hidden.has(number);
+  box.addEventListener("change", () => {
+    if (box.checked) state.hidden.delete(number);
+    else state.hidden.add(number);
+    drawAll();
+  });
+  label.append(box, " ", swatch(colourOf(number, state.runs.length)), run.name);
+  return label;
+}
+
+function showRuns() {
+  const head = [["run", "word"], ["policy", "word"], ["steps"], ["time"], ["samples/s"], ["p50"], ["p99"], ["balance"],
+                ["efficiency"], ["changes"], ["loss"], ["accuracy"]];
+  const rows = state.runs.map((run, number) => {
+    const s = run.summary;
+    const accuracy = isNumber(s.test_accuracy) ? formatNumber(100 * s.test_accuracy, 1) + " %" : kUnknown;
+    return row([[runCell(run, number), "word"], [run.policy, "word"], [formatNumber(s.steps)],
+                [formatSeconds(s.total_seconds)], [formatNumber(s.samples_per_second, 1)],
+                [formatSeconds(s.step_seconds.p50)], [formatSeconds(s.step_seconds.p99)],
+                [formatNumber(s.balance, 3)], [formatNumber(s.efficiency, 3)], [formatNumber(s.adjustments)],
+                [formatNumber(s.loss, 4)], [accuracy]]);
+  });
+  fillTable(document.getElementById("runs"), head, rows);
+  const run = currentRun();
+  const facts = [run.cluster && `cluster ${run.cluster}`, run.model && `model ${run.model}`,
+                 run.dataset && `dataset ${run.dataset}`, `global batch ${formatNumber(run.global_batch)}`,
+                 `seed ${run.seed}`, `isochron ${run.version} ${run.program}`];
+  document.getElementById("about").textContent = facts.filter((fact) => fact).join(", ");
+}
+
+function selectWorker(worker) {
+  state.worker = worker;
+  showWorkers();
+  drawAll();
+}
+
+function workerCell(worker, place, count) {
+  const button = element("button", worker.name, "name");
+  button.type = "button";
+  button.setAttribute("aria-pressed", String(state.worker === place));
+  button.prepend(swatch(colourOf(place, count)));
+  button.addEventListener("click", () => selectWorker(state.worker === place ? -1 : place));
+  return button;
+}
+
+function showWorkers() {
+  const run = currentRun();
+  const total = run.workers.reduce((sum, worker) => sum + worker.samples, 0);
+  const share = (part, whole) => (whole > 0 ? formatNumber((100 * part) / whole, 1) + " %" : kUnknown);
+  const head = [["worker", "word"], ["kind", "word"], ["steps"], ["mean batch"], ["of all samples"], ["mean compute"],
+                ["computing"], ["waiting"], ["communicating"]];
+  const rows = run.workers.map((worker, place) => {
+    const busy = worker.compute + worker.wait + worker.exchange;
+    const made = row([[workerCell(worker, place, run.workers.length), "word"],
+                      [worker.kind + (worker.present ? "" : " (gone)"), "word"], [formatNumber(worker.steps)],
+                      [formatNumber(worker.samples / worker.steps, 1)], [share(worker.samples, total)],
+                      [formatSeconds(worker.compute / worker.steps)], [share(worker.compute, busy)],
+                      [share(worker.wait, busy)], [share(worker.exchange, busy)]]);
+    if (!worker.present) made.className = "gone";
+    return made;
+  });
+  fillTable(document.getElementById("workers"), head, rows);
+}
+
+// Zooms to a note; the steps around it are kept exactly where they can be.
+function noteCell(note) {
+  const button = element("button", formatNumber(note.step), "name");
+  button.type = "button";
+  button.title = "Zoom to this step";
+  button.addEventListener("click", () => {
+    if (state.axis === "steps") return setWindow([note.step - 12, note.step + 12]);
+    const run = currentRun();
+    const bin = Math.min(lowerBound(run.times, note.seconds), run.timeline.bins - 1);
+    const [first, last] = [Math.max(0, bin - 12), Math.min(run.timeline.bins - 1, bin + 12)];
+    return setWindow([run.times[first], run.times[last]]);
+  });
+  return button;
+}
+
+function showNotes() {
+  const run = currentRun();
+  const notes = [...run.events.kept.map((note) => [note, note.what]),
+                 ...run.decisions.kept.map((note) => [note, `split: ${note.what}`])];
+  notes.sort(([a], [b]) => a.seconds - b.seconds || a.step - b.step);
+  const head = [["step"], ["time"], ["what", "word"], ["worker", "word"], ["in words", "word"]];
+  const rows = notes.map(([note, what]) =>
+    row([[noteCell(note)], [formatSeconds(note.seconds)], [what, "word"], [note.worker || "", "word"],
+         [note.words, "word long"]]));
+  fillTable(document.getElementById("notes"), head, rows);
+  const left = (list) => list.total - list.kept.length;
+  const texts = [left(run.events) > 0 && `${formatNumber(left(run.events))} events`,
+                 left(run.decisions) > 0 && `${formatNumber(left(run.decisions))} decisions`].filter((text) => text);
+  document.getElementById("notes-left-out").textContent =
+    texts.length ? `Left out between the first and the last ones: ${texts.join(" and ")}.` : "";
+}
+
+function showNotice() {
+  const run = currentRun();
+  const t = run.timeline;
+  const texts = [];
+  if (t.exact) {
+    texts.push(`All ${formatNumber(t.records)} steps are here, each exactly.`);
+  } else {
+    let exact = 0;
+    let widest = 1;
+    for (const count of t.count) {
+      exact += count === 1 ? 1 : 0;
+      widest = Math.max(widest, count);
+    }
+    texts.push(`${formatNumber(t.records)} steps are drawn as ${formatNumber(t.bins)} points: ` +
+               `${formatNumber(exact)} are single steps (the first, the last and those around events), ` +
+               `the others sum up to ${formatNumber(widest)} steps each. Lines are means; the smallest and the ` +
+               "largest value of every point are kept and drawn as a band, for a worker once it is selected.");
+  }
+  if (run.workers_left_out > 0) {
+    const [left, kept] = [run.workers_left_out, run.workers.length].map((count) => formatNumber(count));
+    texts.push(`${left} workers beyond the first ${kept} count in the sums only.`);
+  }
+  document.getElementById("notice").textContent = texts.join(" ");
+}
+
+function showWindow() {
+  const [from, to] = currentWindow();
+  const rounded = (value) => (state.axis === "steps" ? Math.round(value) : Number(value.toPrecision(6)));
+  document.getElementById("from").value = rounded(from);
+  document.getElementById("to").value = rounded(to);
+}
