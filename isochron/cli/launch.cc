@@ -35,6 +35,7 @@ struct Request {
   std::vector<std::string> mpirun_options;
   std::int64_t replacements = 0;
   std::int64_t restarts = 0;
+  bool no_recovery = false;
   std::string attach;  // empty: a job of its own
   bool quiet = false;
   std::vector<std::string> command;
@@ -144,6 +145,7 @@ void run(const Request& request, const CLI::App& program) {
   options.mpirun = request.mpirun;
   options.mpirun_options = request.mpirun_options;
   options.replacements = request.replacements;
+  options.recovery = !request.no_recovery;
   throw CLI::RuntimeError(launch_with_restarts(std::move(options), request.restarts));
 }
 
@@ -171,6 +173,7 @@ void add_launch(CLI::App& program) {
       ->type_name("WORDS")
       ->trigger_on_parse();
   add_whole(*command, "--replace", request->replacements, 0, kMost, "Start up to N workers in place of lost ones");
+  command->add_flag("--no-recovery", request->no_recovery, "Let a lost worker end the job, as MPIs without ULFM do");
   add_whole(*command, "--restarts", request->restarts, 0, kMost, "Start a lost job again, from its last checkpoint");
   command->add_option("--attach", request->attach, "Add -n workers to the job of this launcher, and end")
       ->type_name("PROCESS");

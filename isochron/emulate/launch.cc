@@ -188,6 +188,7 @@ std::vector<std::string> job_words(
       mpirun,
       {.workers = workers_at_first(options),
        .as_root = geteuid() == 0,
+       .recovery = options.recovery,
        .hub = surroundings.network ? kHubInterface : ""}));
   add(options.mpirun_options);
   std::vector<std::string> worker{program.string(), "enter", surroundings.folder.path().string(), "--"};

@@ -26,6 +26,7 @@ struct LaunchOptions {
   std::int64_t period_microseconds = 10'000;    // of the CPU quota, 1,000 to 1,000,000
   std::string mpirun;                           // empty: as found beside the program, in .venv or on the PATH
   std::vector<std::string> mpirun_options;      // passed on
+  bool recovery = true;                         // false: a lost worker ends the job
   std::int64_t replacements = 0;                // started for workers that die, in all; needs a job that takes them in
   std::filesystem::path program;                // that has the subcommand `enter`; empty: this one
   std::function<void(const std::string&)> say;  // what a person should know: the throttle in use, changes of speed

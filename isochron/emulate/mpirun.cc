@@ -51,7 +51,9 @@ std::vector<std::string> mpirun_words(const Mpirun& mpirun, const MpirunOptions&
     }
   }
   if (mpirun.family == MpiFamily::kOpenMpi5) {
-    add({"--with-ft", "ulfm"});
+    if (options.recovery) {
+      add({"--with-ft", "ulfm"});
+    }
     // Else ranks may wait at their end for one that was killed (open-mpi/ompi#11404).
     add({"--mca", "async_mpi_finalize", "1"});
     if (options.hub.empty()) {

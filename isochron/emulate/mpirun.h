@@ -25,6 +25,7 @@ struct Mpirun {
 struct MpirunOptions {
   std::int64_t workers = 1;
   bool as_root = false;
+  bool recovery = true;  // a lost worker does not end the job, where this mpirun can do that
   std::string hub;  // workers are in networks of their own and reach mpirun by this interface of its; empty: they share
 };
 

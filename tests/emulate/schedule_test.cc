@@ -49,15 +49,27 @@ TEST(ScheduleTest, StopsContinuesAndKills) {
        {.at_step = 4, .worker = "a", .event = Event::kContinue}}));
   EXPECT_TRUE(schedule.at(1, 0.0).front().stopped);
   EXPECT_EQ(schedule.at(2, 0.0).front(), Limits{.cores = 1.0});
-  EXPECT_TRUE(schedule.at(3, 0.0).front().killed);
-  EXPECT_TRUE(schedule.at(9, 0.0).front().killed) << "nothing revives it";
+  EXPECT_FALSE(schedule.at(3, 0.0).front().present);
+  EXPECT_FALSE(schedule.at(9, 0.0).front().present) << "it is gone until it joins";
   EXPECT_EQ(schedule.at(9, 0.0).back(), Limits{.cores = 0.5});
 }
 
-TEST(ScheduleTest, RefusesWorkersThatComeLater) {
-  EXPECT_THROW(Schedule(pair({{.at_step = 1, .worker = "a", .event = Event::kJoin}})), std::invalid_argument);
-  sim::ClusterSpec cluster = pair({});
+TEST(ScheduleTest, WorkersMayComeLaterAndComeBack) {
+  sim::ClusterSpec cluster = pair(
+      {{.at_step = 1, .worker = "a", .event = Event::kKill},
+       {.at_step = 2, .worker = "a", .event = Event::kJoin},
+       {.at_step = 3, .worker = "b", .event = Event::kJoin}});
   cluster.workers.back().absent = true;
+  const Schedule schedule(cluster);
+  EXPECT_FALSE(schedule.at(1, 0.0).front().present);
+  EXPECT_TRUE(schedule.at(2, 0.0).front().present);
+  EXPECT_FALSE(schedule.at(2, 0.0).back().present);
+  EXPECT_TRUE(schedule.at(3, 0.0).back().present);
+}
+
+TEST(ScheduleTest, WantsThoseWhoComeLaterToStandLast) {
+  sim::ClusterSpec cluster = pair({});
+  cluster.workers.front().absent = true;
   EXPECT_THROW(Schedule{cluster}, std::invalid_argument);
 }
 

@@ -1,0 +1,151 @@
+// The real program under `isochron launch`, with workers that are killed, stopped, cut off and added from outside. What
+// the run log says must prove that every sample was used once.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tests/shell_test.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "isochron/io/run_log_reader.h"
+
+namespace isochron::worker {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// 16 steps an epoch, of some 50 ms.
+const std::string kTrain =
+    "train --dataset synthetic --model cnn:width=8 --train-samples 2048 --test-samples 100 --global-batch 128 "
+    "--learning-rate 0.02 --epochs 100 --eval-every 3 --log run.jsonl --progress off ";
+
+class ElasticProgramTest : public ShellTest {
+ protected:
+  // The launcher's folder is in the test's own, so that the script finds the workers.
+  [[nodiscard]] Outcome script(const std::string& launch, const std::string& meanwhile) const {
+    const std::string wait_for_steps =
+        "after() { while [ \"$(cat run.jsonl 2>/dev/null | wc -l)\" -lt $1 ]; do sleep 0.05; done; };"
+        "pid() { cut -d' ' -f1 isochron-*/$1.pids; };";
+    std::ofstream(folder_ / "script") << wait_for_steps << "export TMPDIR=$PWD OMP_NUM_THREADS=1\n"
+                                      << "timeout -s KILL 120 '" ISOCHRON_PROGRAM "' launch " << launch << " & job=$!\n"
+                                      << "launcher() { pgrep -P $job; };\n"
+                                      << meanwhile << "\nwait $job\n";
+    return shell("bash script");
+  }
+
+  void expect_proven_ledger() const {
+    const Outcome ledger = shell("'" ISOCHRON_PROGRAM "' ledger run.jsonl");
+    EXPECT_EQ(ledger.status, 0) << ledger.output << ledger.errors;
+  }
+
+  [[nodiscard]] std::vector<std::string> events() const {
+    std::ifstream stream(folder_ / "run.jsonl");
+    io::RunLogReader reader(stream, "run.jsonl");
+    std::vector<std::string> events;
+    while (const auto line = reader.next()) {
+      if (const auto* const event = std::get_if<EventRecord>(&*line)) {
+        events.push_back(event->event + " " + event->words);
+      }
+    }
+    return events;
+  }
+
+  [[nodiscard]] std::int64_t last_step() const {
+    std::ifstream stream(folder_ / "run.jsonl");
+    io::RunLogReader reader(stream, "run.jsonl");
+    std::int64_t last = -1;
+    while (const auto line = reader.next()) {
+      if (const auto* const step = std::get_if<StepRecord>(&*line)) {
+        last = step->step;
+      }
+    }
+    return last;
+  }
+};
+
+TEST_F(ElasticProgramTest, ALostWorkerIsReplaced) {
+  const Outcome outcome = script("-n 3 --replace 1 -- " + kTrain + "--steps 100", "after 10; kill -9 $(pid 1)");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(last_step(), 99);
+  EXPECT_THAT(events(), Contains("death w1"));
+  EXPECT_THAT(events(), Contains("join w1"));
+  EXPECT_THAT(outcome.errors, HasSubstr("was lost, and another is started in its place"));
+  expect_proven_ledger();
+}
+
+// Another worker goes on with the log, the evaluations and the result.
+TEST_F(ElasticProgramTest, TheFirstWorkerMayBeLostToo) {
+  const Outcome outcome = script(
+      "-n 3 -- " + kTrain + "--steps 60 --json result.json", "after 10; kill -9 $(pid 0); after 30; kill -9 $(pid 1)");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(last_step(), 59);
+  EXPECT_THAT(events(), testing::ElementsAre("death w0", "death w1"));
+  EXPECT_TRUE(fs::exists(folder_ / "result.json"));
+  EXPECT_THAT(outcome.output, HasSubstr("isochron     "));
+  expect_proven_ledger();
+}
+
+TEST_F(ElasticProgramTest, AWorkerIsAddedOnRequest) {
+  const Outcome outcome =
+      script("-n 2 -- " + kTrain + "--steps 100", "after 10; '" ISOCHRON_PROGRAM "' launch --attach $(launcher) -n 1");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(last_step(), 99);
+  EXPECT_THAT(events(), Contains("join w2"));
+  expect_proven_ledger();
+}
+
+TEST_F(ElasticProgramTest, AStoppedWorkerIsPutOut) {
+  const Outcome outcome = script(
+      "-n 3 -- " + kTrain + "--steps 40 --timeout 2", "after 10; kill -STOP $(pid 2); sleep 6; kill -CONT $(pid 2)");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(last_step(), 39);
+  EXPECT_THAT(events(), Contains("evicted w2"));
+  EXPECT_THAT(outcome.errors, HasSubstr("has kept the others waiting for"));
+  expect_proven_ledger();
+}
+
+TEST_F(ElasticProgramTest, WithoutRecoveryTheJobStartsAgainFromItsCheckpoint) {
+  const Outcome outcome = script(
+      "-n 3 --no-recovery --restarts 2 -- " + kTrain + "--steps 40 --checkpoints saved --checkpoint-every 5",
+      "after 13; kill -9 $(pid 1)");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(last_step(), 39);
+  EXPECT_THAT(outcome.errors, HasSubstr("it is started again from its last checkpoint"));
+  EXPECT_THAT(events(), Contains(StartsWith("resume")));
+  expect_proven_ledger();
+}
+
+TEST_F(ElasticProgramTest, AClustersWorkersDieAndComeBackWhenItsFileSays) {
+  std::ofstream(folder_ / "cluster.toml") << R"(
+[[worker]]
+name = "a"
+cores = 0.5
+[[worker]]
+name = "b"
+cores = 0.5
+[[change]]
+at_step = 8
+worker = "b"
+event = "kill"
+[[change]]
+at_step = 12
+worker = "b"
+event = "join"
+)";
+  const Outcome outcome = script("--cluster cluster.toml -- " + kTrain + "--steps 80", "");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(last_step(), 79);
+  EXPECT_THAT(events(), Contains("death b"));
+  EXPECT_THAT(events(), Contains("join b"));
+  expect_proven_ledger();
+}
+
+}  // namespace
+}  // namespace isochron::worker
