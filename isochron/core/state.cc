@@ -37,6 +37,10 @@ std::string unescaped(std::string_view text) {
   return result;
 }
 
+[[noreturn]] void refuse_second(const std::string& where, const std::string& name) {
+  throw std::invalid_argument(where + ": '" + name + "' is there twice; permitted: once");
+}
+
 std::string_view take_word(std::string_view& rest) {
   const std::size_t end = rest.find(' ');
   const std::string_view word = rest.substr(0, end);
@@ -90,7 +94,7 @@ State State::parse(std::string_view text) {
     const std::string_view type = take_word(line);
     const std::string name(take_word(line));
     if (type == "n" ? state.numbers.contains(name) : state.words.contains(name)) {
-      throw std::invalid_argument(where + ": '" + name + "' is there twice; permitted: once");
+      refuse_second(where, name);
     }
     if (type == "n") {
       std::vector<double>& values = state.numbers[name];

@@ -212,7 +212,7 @@ TEST_F(LedgerCommandTest, RefusesWhatIsNoRunLog) {
     EXPECT_THAT(outcome.errors, StartsWith("isochron: " + message));
     EXPECT_THAT(outcome.output, IsEmpty());
   };
-  std::ofstream(folder_ / "empty");
+  std::ofstream(folder_ / "empty") << "";
   std::ofstream(folder_ / "text") << "my thesis\n";
   expect_refusal("", "RUN is required");
   expect_refusal("none", "RUN is 'none'; permitted: a run log that can be read (No such file or directory)");
