@@ -1,8 +1,10 @@
 # `make help` lists the goals. A bare Debian 12 with make and git is enough: scripts/setup.sh installs the rest.
 cmake := cmake --preset
 seconds ?= 60  # of `make fuzz`, per target
+seeds ?= 20  # of `make chaos`
+steps ?= 300  # of each of them
 
-.PHONY: all program setup demo data test asan tsan core-only fuzz lint analyze format bench golden test-count clean help
+.PHONY: all program setup demo data test asan tsan core-only chaos fuzz lint analyze format bench golden test-count clean help
 
 all: setup ## build everything; the program is build/isochron
 	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
@@ -32,6 +34,9 @@ test: setup ## run every check there is: build, tests, lint, core-only, sanitize
 
 asan tsan core-only: setup ## build and run the tests with this preset
 	@scripts/test.py $@
+
+chaos: all ## kill, stop, starve and add workers at random: seeds=20 runs of steps=300
+	ISOCHRON_CHAOS_SEEDS=$(seeds) ISOCHRON_CHAOS_STEPS=$(steps) build/dev/bin/elastic_test --gtest_filter='*Chaos'
 
 fuzz: setup ## run every fuzz target for seconds=60
 	@scripts/test.py fuzz --fuzz-seconds $(seconds)

@@ -88,7 +88,9 @@ void WorkerNotes::write_pids(const WorkerPids& pids) const {
 std::optional<WorkerPids> WorkerNotes::pids() const {
   std::ifstream file(fs::path(stem_) += ".pids");
   WorkerPids pids;
-  return file >> pids.process >> pids.group ? std::optional(pids) : std::nullopt;
+  // Below 2 a number means others than that process to kill().
+  const bool whole = file >> pids.process >> pids.group && pids.process > 1 && pids.group > 1;
+  return whole ? std::optional(pids) : std::nullopt;
 }
 
 void WorkerNotes::write_status(int status) const {

@@ -16,6 +16,7 @@
 
 #include "isochron/core/error.h"
 #include "isochron/io/checkpoint_file.h"
+#include "isochron/io/output_file.h"
 
 namespace isochron {
 namespace {
@@ -177,13 +178,7 @@ void remove_old_checkpoints(const fs::path& folder, std::int64_t keep) {
     std::error_code gone;
     fs::remove(paths[i], gone);
   }
-  std::error_code none;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("." + std::string(kPrefix)) && name.ends_with(".tmp")) {
-      fs::remove(entry.path(), none);
-    }
-  }
+  io::remove_abandoned_outputs(folder, std::string(kPrefix));
 }
 
 }  // namespace isochron

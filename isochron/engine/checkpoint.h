@@ -34,8 +34,7 @@ std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::
 std::optional<std::filesystem::path> latest_checkpoint(
     const std::filesystem::path& folder, const std::function<void(const std::string&)>& warn = {});
 
-// Removes all but the newest `keep` checkpoints of a folder, and what a writer that was killed has left behind. Not
-// while somebody writes there.
+// Removes all but the newest `keep` checkpoints of a folder, and what a writer that was killed has left behind.
 void remove_old_checkpoints(const std::filesystem::path& folder, std::int64_t keep);
 
 }  // namespace isochron

@@ -194,9 +194,8 @@ bool run_fence(std::string command, const Peer& peer) {
 
 /// Sets `value` to what the launcher says, unless the command line does.
 void inherit(const CLI::App& command, const std::string& option, const char* variable, std::int64_t& value) {
-  const char* const text = std::getenv(variable);
-  if (text != nullptr && command.count(option) == 0) {
-    value = std::strtoll(text, nullptr, 10);
+  if (command.count(option) == 0) {
+    value = io::whole_variable(variable, 0, kMost).value_or(value);
   }
 }
 
@@ -210,8 +209,8 @@ void inherit_from_launcher(const CLI::App& command, JobOptions& job, bool nomina
   if (const char* const kind = std::getenv(io::kWorkerKindVariable); kind != nullptr && command.count("--kind") == 0) {
     job.kind = kind;
   }
-  if (const char* const cores = std::getenv(io::kWorkerCoresVariable); cores != nullptr && nominal_weight) {
-    job.weight = std::strtod(cores, nullptr);
+  if (nominal_weight) {
+    job.weight = io::positive_variable(io::kWorkerCoresVariable).value_or(job.weight);
   }
 }
 
