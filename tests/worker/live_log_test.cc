@@ -35,25 +35,35 @@ class LiveLogTest : public testing::Test {
 TEST_F(LiveLogTest, CanBeReadWhileItIsWritten) {
   LiveLog log(path_, {.program = "train"}, 0);
   EXPECT_EQ(lines().size(), 1U);
-  log.write({.step = 0});
+  log.write(StepRecord{.step = 0});
   ASSERT_EQ(lines().size(), 2U);
   EXPECT_EQ(std::get<StepRecord>(lines()[1]).step, 0);
 }
 
 TEST_F(LiveLogTest, GoesOnWhenTheRunDoesAndElseStartsAnew) {
-  LiveLog(path_, {}, 0).write({.step = 0});
-  LiveLog(path_, {}, 1).write({.step = 1});
+  LiveLog(path_, {}, 0).write(StepRecord{.step = 0});
+  LiveLog(path_, {}, 1).write(StepRecord{.step = 1});
   ASSERT_EQ(lines().size(), 4U);
   EXPECT_EQ(std::get<EventRecord>(lines()[2]).event, "resume");
   EXPECT_EQ(std::get<EventRecord>(lines()[2]).step, 1);
   EXPECT_EQ(std::get<StepRecord>(lines()[3]).step, 1);
-  LiveLog(path_, {}, 0).write({.step = 0});
+  LiveLog(path_, {}, 0).write(StepRecord{.step = 0});
   EXPECT_EQ(lines().size(), 2U);
 }
 
 TEST_F(LiveLogTest, HasAHeaderEvenIfItsRunBeganWithoutIt) {
-  LiveLog(path_, {}, 5).write({.step = 5});
+  LiveLog(path_, {}, 5).write(StepRecord{.step = 5});
   EXPECT_TRUE(std::holds_alternative<RunHeader>(lines()[0]));
+}
+
+// What the lost worker had written is not written again.
+TEST_F(LiveLogTest, IsTakenOverWhereItEnded) {
+  LiveLog(path_, {}, 0).write(StepRecord{.step = 0});
+  LiveLog heir(path_, {}, 2, LiveLog::Begin::kTakeOver);
+  heir.write(StepRecord{.step = 0});
+  heir.write(StepRecord{.step = 1});
+  ASSERT_EQ(lines().size(), 3U);
+  EXPECT_EQ(std::get<StepRecord>(lines()[2]).step, 1);
 }
 
 TEST_F(LiveLogTest, NamesAFileThatCannotBeWritten) {
