@@ -222,7 +222,6 @@ TEST_F(ProgramTest, RefusesALaunchBeforeAnythingStarts) {
   expect_refusal("launch --cluster moon -- true", "--cluster: cluster is \"moon\"; permitted: ");
   expect_refusal(
       "launch --cluster dynamic -- true", "--cluster is 'dynamic', which changes during the run; permitted: ");
-  expect_refusal("launch --cluster spot -- true --steps 80", "worker \"w4\": absent is true; permitted: ");
   expect_refusal("launch -n 1 --throttle magic -- true", "--throttle is 'magic'; permitted: auto, cgroup, duty-cycle");
   expect_refusal("launch -n 1 --period-ms 0 -- true", "--period-ms is '0'; permitted: ");
   expect_refusal("launch -n 1 --mpirun ./none -- true", "mpirun is './none'; permitted: ");
