@@ -13,13 +13,12 @@
 namespace isochron::view {
 
 inline RunHeader header_of(const std::vector<std::string>& names, std::int64_t global_batch = 100) {
-  RunHeader header{
-      .program = "train",
-      .version = "1.0",
-      .policy = "isochron",
-      .cluster = "pair",
-      .global_batch = global_batch,
-      .workers = {}};
+  RunHeader header;
+  header.program = "train";
+  header.version = "1.0";
+  header.policy = "isochron";
+  header.cluster = "pair";
+  header.global_batch = global_batch;
   for (const std::string& name : names) {
     header.workers.push_back({.id = header.workers.size(), .name = name, .kind = "cpu"});
   }
@@ -29,7 +28,9 @@ inline RunHeader header_of(const std::vector<std::string>& names, std::int64_t g
 /// One worker for each batch; each waits for the longest, and the step takes as long as that.
 inline StepRecord step_of(
     std::int64_t step, double start, const std::vector<std::int64_t>& batches, const std::vector<double>& compute) {
-  StepRecord record{.step = step, .start_seconds = start, .workers = {}};
+  StepRecord record;
+  record.step = step;
+  record.start_seconds = start;
   for (const double seconds : compute) {
     record.seconds = std::max(record.seconds, seconds);
   }

@@ -135,9 +135,9 @@ TEST(TimelineTest, LetsTheOldestPinsGoWhenThereAreTooMany) {
 }
 
 TEST(TimelineTest, HasFewerBinsForMoreWorkers) {
-  EXPECT_LE(timeline_of(3000, 100000, 100).bins().size(), 1000U);
-  // Never fewer than 128, whatever the number of workers.
-  EXPECT_GE(timeline_of(3000, 100000, 5000).bins().size(), 64U);
+  EXPECT_LE(timeline_of(600, 20000, 100).bins().size(), 200U);
+  // Room for 128 at least, whatever the number of workers; half of it is what remains when bins become one.
+  EXPECT_GE(timeline_of(300, 1000, 100).bins().size(), 64U);
 }
 
 TEST(TimelineTest, ForgetsWhatWasRolledBack) {
