@@ -8,6 +8,7 @@ int main(int count, char** words) {
         isochron::cli::add_worker_commands(app);
         isochron::cli::add_launch(app);
         isochron::cli::add_simulate(app);
+        isochron::cli::add_plan(app);
         isochron::cli::add_policies(app);
         isochron::cli::add_clusters(app);
         isochron::cli::add_doctor(app);

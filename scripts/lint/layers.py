@@ -11,16 +11,17 @@ KNOWS = {
     "core": {"core"},
     "data": {"core", "data"},
     "sim": {"core", "sim"},
-    "io": {"core", "sim", "io"},
+    "plan": {"core", "sim", "plan"},
+    "io": {"core", "sim", "plan", "io"},
     "emulate": {"core", "sim", "io", "emulate"},
-    "cli": {"core", "sim", "io", "emulate", "cli"},
+    "cli": {"core", "sim", "plan", "io", "emulate", "cli"},
     "comm": {"core", "comm"},
     "engine": {"core", "data", "io", "comm", "engine"},
     "model": {"core", "model"},
     "train": {"core", "data", "sim", "io", "comm", "engine", "model", "train"},
-    "worker": {"core", "data", "sim", "io", "cli", "comm", "emulate", "engine", "model", "train", "worker"},
+    "worker": {"core", "data", "sim", "plan", "io", "cli", "comm", "emulate", "engine", "model", "train", "worker"},
 }
-STANDARD_ONLY = {"core", "data", "sim"}
+STANDARD_ONLY = {"core", "data", "sim", "plan"}
 FOREIGN = {"data": {"fcntl.h", "sys/stat.h", "unistd.h", "zlib.h"}}  # exceptions to it: POSIX files, zlib
 # Core is told what happened and answers what to do: it has no clock, thread, file or foreign randomness.
 NOT_IN_CORE = {

@@ -60,10 +60,12 @@ TEST_F(ProgramTest, PrintsHelpAndVersion) {
 }
 
 TEST_F(ProgramTest, RefusesBadUsage) {
-  expect_refusal("", "no command; permitted: train, compare, launch, simulate, policies, clusters, doctor");
+  expect_refusal(
+      "", "no command; permitted: train, compare, profile, launch, simulate, plan, policies, clusters, doctor");
   expect_refusal(
       "frobnicate",
-      "unknown command 'frobnicate'; permitted: train, compare, launch, simulate, policies, clusters, doctor");
+      "unknown command 'frobnicate'; permitted: train, compare, profile, launch, simulate, plan, policies, clusters, "
+      "doctor");
   expect_refusal("--frobnicate", "unknown option '--frobnicate'");
   expect_refusal("simulate --frobnicate", "unknown option '--frobnicate'\nTry 'isochron simulate --help'");
   expect_refusal("simulate hl8", "unexpected argument 'hl8'");
