@@ -169,16 +169,17 @@ class Trainer::State {
 
   double solo_seconds(std::int64_t batch) {
     prepare_solo(batch);
-    const auto start = Clock::now();
-    for_each_piece(solo_batch_, [this](const at::Tensor& data, const at::Tensor& target) {
-      loss_of(solo_model_->forward(data), target, at::Reduction::Mean).backward();
-    });
-    if (device().is_cuda()) {
-      torch::cuda::synchronize(device().index());
-    }
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = seconds_of([this] { solo_backward(); });
     solo_model_->zero_grad();
     return seconds;
+  }
+
+  SoloCosts solo_costs() {
+    SoloCosts costs{.prepare_seconds = prepare_seconds(), .update_seconds = update_seconds()};
+    for (const at::Tensor& parameter : solo_model_->parameters()) {
+      costs.parameter_bytes += parameter.requires_grad() ? static_cast<double>(parameter.nbytes()) : 0.0;
+    }
+    return costs;
   }
 
   void publish_step(std::int64_t step) {
@@ -190,6 +191,7 @@ class Trainer::State {
   Job& job() { return job_; }
   std::int64_t total_steps() const { return total_steps_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  std::int64_t training_samples() const { return train_->size(); }
 
  private:
   c10::Device device() const { return options_.job.device; }
@@ -292,6 +294,59 @@ class Trainer::State {
     }
   }
 
+  template <class Action>
+  double seconds_of(const Action& action) const {
+    const auto start = Clock::now();
+    action();
+    if (device().is_cuda()) {
+      torch::cuda::synchronize(device().index());
+    }
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  void solo_backward() const {
+    for_each_piece(solo_batch_, [this](const at::Tensor& data, const at::Tensor& target) {
+      loss_of(solo_model_->forward(data), target, at::Reduction::Mean).backward();
+    });
+  }
+
+  // The first time warms up and does not count.
+  template <class Action>
+  double median_seconds(const Action& action) const {
+    constexpr int kTimes = 9;
+    action();
+    std::vector<double> seconds(kTimes);
+    std::ranges::generate(seconds, [&] { return seconds_of(action); });
+    std::ranges::sort(seconds);
+    return seconds[kTimes / 2];
+  }
+
+  // As in training, but one after the other.
+  double prepare_seconds() const {
+    const std::int64_t samples = std::min<std::int64_t>(kMostAtOnce, train_->size());
+    constexpr std::int64_t kWholeSteps = 16;
+    const SamplerOptions sequence = order(samples);
+    const LoaderOptions options = loading(options_, *train_, options_.augment ? Split::kTrain : Split::kTest);
+    BatchSource source(train_, sequence, options, {.threads = 0, .capacity = 1}, device());
+    Sampler sampler(sequence);
+    const double seconds = median_seconds([&] {
+      (void)source.take(sampler, std::vector{samples}, 0);
+      if (sampler.steps_per_epoch() > kWholeSteps) {  // the last may be a part
+        sampler.advance();
+      }
+    });
+    return seconds / static_cast<double>(samples);
+  }
+
+  double update_seconds() {
+    prepare_solo(2);  // BatchNorm may need more than one
+    const auto optimizer = make_optimizer(options_, solo_model_->parameters());
+    solo_backward();
+    const double seconds = median_seconds([&] { optimizer->step(); });
+    solo_model_ = seeded_model(options_, *train_, device());  // those of the other have moved
+    return seconds;
+  }
+
   // A network and samples of its own, so that the job's gradients and statistics stay as they are.
   void prepare_solo(std::int64_t batch) {
     if (!solo_model_) {
@@ -337,6 +392,9 @@ Evaluation Trainer::evaluate() {
 double Trainer::solo_seconds(std::int64_t batch) {
   return state_->solo_seconds(batch);
 }
+SoloCosts Trainer::solo_costs() {
+  return state_->solo_costs();
+}
 void Trainer::publish_step(std::int64_t step) {
   state_->publish_step(step);
 }
@@ -348,6 +406,9 @@ std::int64_t Trainer::total_steps() const {
 }
 std::int64_t Trainer::steps_per_epoch() const {
   return state_->steps_per_epoch();
+}
+std::int64_t Trainer::training_samples() const {
+  return state_->training_samples();
 }
 
 }  // namespace isochron::train
