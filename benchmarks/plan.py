@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Checks what `isochron plan` predicts against real runs on emulated clusters.
 
-Every round profiles the model on one core, asks for a plan of every cluster and trains on it; a ratio is predicted over
-measured samples per second, the first steps of a run, in which the policy learns, left out. With --bound R it ends with
-1 if a median ratio is not between 1/R and R.
+In every round it profiles the model on one core before each cluster, asks for a plan and trains. A ratio is predicted
+over measured samples per second, without the first steps of a run, in which the policy learns. With --bound R it ends
+with 1 if a median ratio is not between 1/R and R.
 """
 
 import argparse
@@ -38,7 +38,11 @@ class Checker:
     def profile(self):
         self.isochron("launch", "--quiet", "--cluster", "one.toml", "--", "profile", *self.job, "--quiet", "--seconds",
                       self.options.profile_seconds, "--max-batch", self.options.max_batch, "-o", "p.json")  # fmt: skip
-        return json.loads((self.folder / "p.json").read_text())
+        profile = json.loads((self.folder / "p.json").read_text())
+        last = profile["points"][-1]
+        print(f"profile: {last['batch'] / last['seconds']['p50']:.0f} samples/s at {last['batch']}, "
+              f"update {1e3 * profile['update_seconds']:.2f} ms, prepare {1e6 * profile['prepare_seconds']:.1f} us, "
+              f"copy {1e9 * profile['copy_seconds']:.2f} ns, {profile['parameter_bytes'] / 1e6:.1f} MB")
 
     def predict(self, cluster):
         """Samples per second, and what a step is made of."""
@@ -67,7 +71,8 @@ def show(cluster, predicted, measured):
     step = predicted["step_seconds"]
     ratio = predicted["samples_per_second"] / measured["samples_per_second"]
     print(f"{cluster:<6} predicted {predicted['samples_per_second']:7.1f}/s {1e3 * step['mean']:6.1f} ms"
-          f" (compute {1e3 * step['compute']:.1f}, update {1e3 * step['update']:.1f}) {predicted['batch_sizes']}"
+          f" (compute {1e3 * step['compute']:.1f}, exchange {1e3 * step['exchange']:.1f}, "
+          f"update {1e3 * step['update']:.1f}) {predicted['batch_sizes']}"
           f"  measured {measured['samples_per_second']:7.1f}/s {1e3 * measured['seconds']:6.1f} ms"
           f" (compute {1e3 * measured['compute']:.1f}) {measured['batch_sizes']}  ratio {ratio:.3f}",
           flush=True)  # fmt: skip
@@ -95,12 +100,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         checker = Checker(options, pathlib.Path(folder))
         for _ in range(options.rounds):
-            profile = checker.profile()
-            last = profile["points"][-1]
-            print(f"profile: {last['batch'] / last['seconds']['p50']:.0f} samples/s at {last['batch']}, "
-                  f"update {1e3 * profile['update_seconds']:.2f} ms, prepare {1e6 * profile['prepare_seconds']:.1f} us, "
-                  f"copy {1e9 * profile['copy_seconds']:.2f} ns, {profile['parameter_bytes'] / 1e6:.1f} MB")
             for cluster, found in ratios.items():
+                checker.profile()
                 found.append(show(cluster, checker.predict(cluster), checker.measure(cluster)))
     failed = False
     for cluster, found in ratios.items():

@@ -15,7 +15,7 @@ struct Machine {
   std::string name;
   Curve curve;                       // seconds for its samples of a step, up to its last gradient
   double update_seconds = 0.0;       // after the exchange: the optimizer
-  double copy_seconds = 0.0;         // of its own time per byte of gradients that goes through its memory
+  double copy_seconds = 0.0;         // per byte of gradients that goes through its memory
   double noise = 0.0;                // standard deviation of the logarithm of its times, 0 or more
   std::int64_t measured = kNoLimit;  // the largest batch that the curve was measured at
   std::int64_t min_batch = 1;

@@ -20,20 +20,22 @@ std::vector<const Machine*> members_of(const std::vector<Group>& groups) {
   return members;
 }
 
-/// What moving the gradients through its own memory takes a machine.
-double copying_seconds(const Machine& machine, double gradient_bytes, std::size_t workers) {
-  const auto count = static_cast<double>(workers);
-  return 2.0 * (count - 1.0) / count * gradient_bytes * machine.copy_seconds;
+/// Gradients through the memory of the machine that is slowest at it.
+double copying_seconds(const std::vector<const Machine*>& members, double gradient_bytes) {
+  double slowest = 0.0;
+  for (const Machine* const machine : members) {
+    slowest = std::max(slowest, machine->copy_seconds);
+  }
+  const auto count = static_cast<double>(members.size());
+  return 2.0 * (count - 1.0) / count * gradient_bytes * slowest;
 }
 
-std::vector<Slot> slots_of(const std::vector<const Machine*>& members, const Exchange& exchange, Split split) {
+std::vector<Slot> slots_of(const std::vector<const Machine*>& members, Split split) {
   std::vector<Slot> slots;
   for (const Machine* const machine : members) {
     // Equal shares, as far as bounds permit, are what equal machines get.
-    const bool equal = split == Split::kUniform;
     slots.push_back(
-        {.curve = equal ? Curve::linear(1.0) : machine->curve,
-         .offset_seconds = equal ? 0.0 : copying_seconds(*machine, exchange.gradient_bytes, members.size()),
+        {.curve = split == Split::kUniform ? Curve::linear(1.0) : machine->curve,
          .min_batch = machine->min_batch,
          .max_batch = machine->max_batch,
          .granularity = machine->granularity});
@@ -41,15 +43,11 @@ std::vector<Slot> slots_of(const std::vector<const Machine*>& members, const Exc
   return slots;
 }
 
-double expected_compute(
-    const std::vector<const Machine*>& members,
-    const Exchange& exchange,
-    const std::vector<std::int64_t>& batch_sizes) {
+double expected_compute(const std::vector<const Machine*>& members, const std::vector<std::int64_t>& batch_sizes) {
   std::vector<double> log_means;
   std::vector<double> sigmas;
   for (std::size_t k = 0; k < members.size(); ++k) {
-    const double seconds = copying_seconds(*members[k], exchange.gradient_bytes, members.size()) +
-                           members[k]->curve.seconds(static_cast<double>(batch_sizes[k]));
+    const double seconds = members[k]->curve.seconds(static_cast<double>(batch_sizes[k]));
     if (seconds > 0.0) {
       log_means.push_back(std::log(seconds));
       sigmas.push_back(members[k]->noise);
@@ -77,9 +75,10 @@ Step predict_step(const std::vector<Group>& groups, const Exchange& exchange, st
   const std::vector<const Machine*> members = members_of(groups);
   Step step;
   step.global_batch = global_batch;
-  step.batch_sizes = allocate(slots_of(members, exchange, split), global_batch).batch_sizes;
-  step.compute_seconds = expected_compute(members, exchange, step.batch_sizes);
-  step.exchange_seconds = exposed_exchange(members, exchange, step.compute_seconds);
+  step.batch_sizes = allocate(slots_of(members, split), global_batch).batch_sizes;
+  step.compute_seconds = expected_compute(members, step.batch_sizes);
+  step.exchange_seconds =
+      copying_seconds(members, exchange.gradient_bytes) + exposed_exchange(members, exchange, step.compute_seconds);
   for (const Machine* const machine : members) {
     step.update_seconds = std::max(step.update_seconds, machine->update_seconds);
   }

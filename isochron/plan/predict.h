@@ -1,11 +1,12 @@
 // What a step of B samples takes on a set of machines, by the exact allocator over their time curves.
 //
-//   step = E[max_k (o_k + t_k(b_k))] + exposed exchange + max_k u_k
+//   step = E[max_k t_k(b_k)] + exchange + max_k u_k
 //
-// t_k is worker k's curve and o_k what moving gradients through its own memory takes it, 2 (K - 1) / K bytes times its
-// time per byte; both vary together by k's noise, and the expectation of the maximum is core/predict/expected_max.h's.
-// The exchange is sim/exchange.h's ring over the slowest link, in buckets as large as the engine's, of which `overlap`
-// says how much of what backward could hide it does hide. u_k is the optimizer's step. O(K) and a few allocations.
+// t_k is worker k's curve, and the expectation of the maximum under k's noise is core/predict/expected_max.h's. The
+// exchange has two parts. Gradients go through every worker's own memory, 2 (K - 1) / K bytes times its time per byte,
+// by the slowest, and nothing hides that. On the network they go by sim/exchange.h's ring over the slowest link, in
+// buckets as large as the engine's, of which `overlap` says how much of what backward could hide it does hide. u_k is
+// the optimizer's step. O(K) and a few allocations.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ struct Exchange {
 struct Step {
   std::int64_t global_batch = 0;
   std::vector<std::int64_t> batch_sizes;  // by machine: the groups' one after another
-  double compute_seconds = 0.0;           // E[max], with the gradients' way through memory
-  double exchange_seconds = 0.0;          // on the network and not hidden
+  double compute_seconds = 0.0;           // E[max]
+  double exchange_seconds = 0.0;          // through memory, and on the network as far as it is not hidden
   double update_seconds = 0.0;
 
   [[nodiscard]] double seconds() const { return compute_seconds + exchange_seconds + update_seconds; }

@@ -310,39 +310,44 @@ class Trainer::State {
     });
   }
 
-  // The first time warms up and does not count.
-  template <class Action>
-  double median_seconds(const Action& action) const {
+  // Of what `measure` gives; the first time warms up and does not count.
+  template <class Measure>
+  static double median_of(const Measure& measure) {
     constexpr int kTimes = 9;
-    action();
+    (void)measure();
     std::vector<double> seconds(kTimes);
-    std::ranges::generate(seconds, [&] { return seconds_of(action); });
+    std::ranges::generate(seconds, measure);
     std::ranges::sort(seconds);
     return seconds[kTimes / 2];
   }
 
   // As in training, but one after the other.
   double prepare_seconds() const {
-    const std::int64_t samples = std::min<std::int64_t>(kMostAtOnce, train_->size());
     constexpr std::int64_t kWholeSteps = 16;
+    const std::int64_t samples = std::min<std::int64_t>(kMostAtOnce, train_->size());
     const SamplerOptions sequence = order(samples);
     const LoaderOptions options = loading(options_, *train_, options_.augment ? Split::kTrain : Split::kTest);
     BatchSource source(train_, sequence, options, {.threads = 0, .capacity = 1}, device());
     Sampler sampler(sequence);
-    const double seconds = median_seconds([&] {
-      (void)source.take(sampler, std::vector{samples}, 0);
+    const double seconds = median_of([&] {
+      const double once = seconds_of([&] { (void)source.take(sampler, std::vector{samples}, 0); });
       if (sampler.steps_per_epoch() > kWholeSteps) {  // the last may be a part
         sampler.advance();
       }
+      return once;
     });
     return seconds / static_cast<double>(samples);
   }
 
+  // After a backward pass each, as in training: with caches full of other things it takes several times as long.
   double update_seconds() {
-    prepare_solo(2);  // BatchNorm may need more than one
+    constexpr std::int64_t kSamples = 32;
+    prepare_solo(std::min(kSamples, train_->size()));
     const auto optimizer = make_optimizer(options_, solo_model_->parameters());
-    solo_backward();
-    const double seconds = median_seconds([&] { optimizer->step(); });
+    const double seconds = median_of([&] {
+      solo_backward();
+      return seconds_of([&] { optimizer->step(); });
+    });
     solo_model_ = seeded_model(options_, *train_, device());  // those of the other have moved
     return seconds;
   }

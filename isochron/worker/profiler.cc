@@ -53,13 +53,14 @@ double own_cores() {
   return cores > 0.0 ? cores : emulate::machine_cores();
 }
 
-/// A byte of gradients that arrives and is added to one's own; on a GPU with its way through the host's memory.
-double copy_seconds(double bytes, c10::Device device) {
+/// A byte of gradients that arrives and is added to one's own; on a GPU with its way through the host's memory. More
+/// bytes than caches hold, since those are full of other things after a backward pass.
+double copy_seconds(c10::Device device) {
   constexpr int kTimes = 9;
-  const auto elements = std::max<std::int64_t>(static_cast<std::int64_t>(bytes / sizeof(float)), 1024);
-  at::Tensor arriving = at::ones({elements}, at::device(device).dtype(at::kFloat));
-  at::Tensor buffer = at::zeros({elements});
-  at::Tensor sum = at::zeros({elements});
+  constexpr std::int64_t kElements = std::int64_t{16} << 20U;
+  at::Tensor arriving = at::ones({kElements}, at::device(device).dtype(at::kFloat));
+  at::Tensor buffer = at::zeros({kElements});
+  at::Tensor sum = at::zeros({kElements});
   std::vector<double> seconds;
   for (int i = 0; i <= kTimes; ++i) {
     const auto start = Clock::now();
@@ -72,7 +73,7 @@ double copy_seconds(double bytes, c10::Device device) {
   }
   seconds.erase(seconds.begin());  // warms up
   std::ranges::sort(seconds);
-  return quantile(seconds, 0.5) / (static_cast<double>(elements) * sizeof(float));
+  return quantile(seconds, 0.5) / (static_cast<double>(kElements) * sizeof(float));
 }
 
 /// One profile under way.
@@ -181,7 +182,7 @@ class Profiler {
     profile.parameter_bytes = costs.parameter_bytes;
     profile.prepare_seconds = costs.prepare_seconds;
     profile.update_seconds = costs.update_seconds;
-    profile.copy_seconds = copy_seconds(costs.parameter_bytes, device);
+    profile.copy_seconds = copy_seconds(device);
     for (Size& size : sizes_) {
       std::ranges::sort(size.readings);
       profile.points.push_back(

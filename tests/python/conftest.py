@@ -17,7 +17,8 @@ def step(number, batches, compute, **more):
     zeros = [0.0] * len(batches)
     return {"type": "step", "step": number, "start": 2.0 * number, "seconds": max(compute), "workers": workers,
             "batch_sizes": batches, "starts": zeros, "compute_seconds": compute, "wait_seconds": zeros,
-            "exchange_seconds": zeros, "learning_rate_factor": 1, "changed": False, "reason": "kept", **more}  # fmt: skip
+            "exchange_seconds": zeros, "learning_rate_factor": 1, "changed": False, "reason": "kept",
+            **more}  # fmt: skip
 
 
 @pytest.fixture
