@@ -89,6 +89,7 @@ double price_per_hour(const std::vector<Group>& groups) {
 
 std::vector<Marginal> marginals(const std::vector<Group>& groups, const Exchange& exchange, std::int64_t global_batch) {
   std::vector<Marginal> result;
+  result.reserve(groups.size());
   for (std::size_t i = 0; i < groups.size(); ++i) {
     result.push_back(
         {.dropped = with_count(groups, i, groups[i].count - 1, exchange, global_batch),

@@ -17,6 +17,7 @@ double whole_seconds(double compute, double prepare, bool aside) {
 Machine make_machine(const Profile& profile, double speed, bool prepares_aside) {
   const Curve compute = profile.curve();
   std::vector<Curve::Point> points;
+  points.reserve(profile.points.size());
   for (const ProfilePoint& point : profile.points) {
     const auto batch = static_cast<double>(point.batch);
     const double seconds = whole_seconds(compute.seconds(batch), profile.prepare_seconds * batch, prepares_aside);
@@ -41,6 +42,7 @@ std::vector<Group> emulated_machines(const sim::ClusterSpec& cluster, const Prof
     throw std::invalid_argument("cluster is \"" + cluster.name + "\", which changes; permitted: one that does not");
   }
   std::vector<Group> groups;
+  groups.reserve(cluster.workers.size());
   for (const sim::WorkerSpec& worker : cluster.workers) {
     if (worker.absent) {
       throw std::invalid_argument("worker \"" + worker.name + "\" is absent; permitted: workers that are there");

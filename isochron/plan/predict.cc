@@ -32,6 +32,7 @@ double copying_seconds(const std::vector<const Machine*>& members, double gradie
 
 std::vector<Slot> slots_of(const std::vector<const Machine*>& members, Split split) {
   std::vector<Slot> slots;
+  slots.reserve(members.size());
   for (const Machine* const machine : members) {
     // Equal shares, as far as bounds permit, are what equal machines get.
     slots.push_back(

@@ -45,6 +45,7 @@ void check_points(const std::vector<ProfilePoint>& points) {
 template <class Value>
 Curve table_of(const std::vector<ProfilePoint>& points, Value ProfilePoint::* field) {
   std::vector<Curve::Point> table;
+  table.reserve(points.size());
   for (const ProfilePoint& point : points) {
     table.push_back({.batch = static_cast<double>(point.batch), .seconds = point.*field});
   }
@@ -70,6 +71,7 @@ Curve Profile::curve() const {
 
 BentFit Profile::fit() const {
   std::vector<Curve::Point> medians;
+  medians.reserve(points.size());
   for (const ProfilePoint& point : points) {
     medians.push_back({.batch = static_cast<double>(point.batch), .seconds = point.p50_seconds});
   }

@@ -89,6 +89,7 @@ std::vector<Curve::Point> monotone(std::vector<Curve::Point> points) {
     [[nodiscard]] double mean() const { return log_sum / static_cast<double>(size); }
   };
   std::vector<Pool> pools;
+  pools.reserve(points.size());
   for (const Curve::Point& point : points) {
     pools.push_back({.log_sum = std::log(point.seconds), .size = 1});
     while (pools.size() > 1 && pools[pools.size() - 2].mean() > pools.back().mean()) {
