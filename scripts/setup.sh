@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building, testing and linting need and what is missing: Debian packages, the Python packages of
-# requirements.txt into .venv, and the page's plotting library into web/vendor. Fast if nothing is.
+# requirements.txt and our own into .venv, and the page's plotting library into web/vendor. Fast if nothing is.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -51,11 +51,14 @@ apt_install() {
 }
 
 install_venv() {
-  wanted=$(sha256sum requirements.txt)
+  wanted=$(sha256sum requirements.txt pyproject.toml VERSION)
   [ "$(cat .venv/requirements.sha256 2>/dev/null)" != "$wanted" ] || return 0
   echo "setup: installing requirements.txt into .venv" >&2
   python3 -m venv .venv
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt >&2
+  pip="python -m pip install --quiet --disable-pip-version-check"
+  .venv/bin/$pip --requirement requirements.txt >&2
+  # From where it lies: a change of the package needs no installing.
+  .venv/bin/$pip --no-build-isolation --no-deps --editable . >&2
   echo "$wanted" >.venv/requirements.sha256
 }
 

@@ -11,7 +11,8 @@
 namespace isochron::cli {
 
 void add_simulate(CLI::App& program);
-void add_worker_commands(CLI::App& program);  // train and compare, which isochron-worker has
+void add_plan(CLI::App& program);
+void add_worker_commands(CLI::App& program);  // train, compare and profile, which isochron-worker has
 void add_report(CLI::App& program);
 void add_serve(CLI::App& program);
 void add_top(CLI::App& program);

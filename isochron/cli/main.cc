@@ -8,6 +8,7 @@ int main(int count, char** words) {
         isochron::cli::add_worker_commands(app);
         isochron::cli::add_launch(app);
         isochron::cli::add_simulate(app);
+        isochron::cli::add_plan(app);
         isochron::cli::add_report(app);
         isochron::cli::add_serve(app);
         isochron::cli::add_top(app);

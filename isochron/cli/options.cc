@@ -48,12 +48,16 @@ CLI::Option* add_whole(
     std::int64_t low,
     std::int64_t high,
     const std::string& help) {
-  const auto set = [&value, low, high](const std::string& text) {
-    if (!parse(text, value) || value < low || value > high) {
-      refuse(text, "a whole number from " + std::to_string(low) + " to " + std::to_string(high));
-    }
-  };
+  const auto set = [&value, low, high](const std::string& text) { value = parse_whole(text, low, high); };
   return add_value(command, name, "N", help, set)->default_str(std::to_string(value));
+}
+
+std::int64_t parse_whole(const std::string& text, std::int64_t low, std::int64_t high) {
+  std::int64_t value = 0;
+  if (!parse(text, value) || value < low || value > high) {
+    refuse(text, "a whole number from " + std::to_string(low) + " to " + std::to_string(high));
+  }
+  return value;
 }
 
 double parse_number(const std::string& text) {

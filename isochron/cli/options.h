@@ -27,6 +27,9 @@ CLI::Option* add_whole(
     std::int64_t high,
     const std::string& help);
 
+/// Throws std::invalid_argument: "'x'; permitted: …".
+[[nodiscard]] std::int64_t parse_whole(const std::string& text, std::int64_t low, std::int64_t high);
+
 /// A finite number, 0 or more. Throws std::invalid_argument: "'x'; permitted: …".
 [[nodiscard]] double parse_number(const std::string& text);
 

@@ -38,6 +38,7 @@ void add_worker_command(CLI::App& program, const std::string& name, const std::s
 void add_worker_commands(CLI::App& program) {
   add_worker_command(program, "train", "Train as one worker of a job, or alone");
   add_worker_command(program, "compare", "Train with several policies in turn on an emulated cluster");
+  add_worker_command(program, "profile", "Measure what a model takes on this machine, for 'plan'");
 }
 
 }  // namespace isochron::cli

@@ -12,20 +12,27 @@ double seconds_per_byte(const Link& link) {
 
 }  // namespace
 
+Link slower(const Link& a, const Link& b) {
+  const bool a_is_slower = seconds_per_byte(a) > seconds_per_byte(b);
+  return {
+      .bytes_per_second = a_is_slower ? a.bytes_per_second : b.bytes_per_second,
+      .delay_seconds = std::max(a.delay_seconds, b.delay_seconds)};
+}
+
+double ring_seconds(double bytes, std::size_t workers, const Link& link) {
+  const auto count = static_cast<double>(workers);
+  return 2.0 * (count - 1.0) * (bytes * seconds_per_byte(link) / count + link.delay_seconds);
+}
+
 double bucket_seconds(const Network& network, const ClusterSpec& cluster, std::span<const Member> members) {
   if (network.gradient_bytes == 0.0) {
     return 0.0;
   }
-  double slowest = 0.0;
-  double delay = 0.0;
+  Link slowest;
   for (const Member& member : members) {
-    const Link& link = cluster.workers[member.index].link;
-    slowest = std::max(slowest, seconds_per_byte(link));
-    delay = std::max(delay, link.delay_seconds);
+    slowest = slower(slowest, cluster.workers[member.index].link);
   }
-  const auto workers = static_cast<double>(members.size());
-  const double bytes = network.gradient_bytes / static_cast<double>(network.buckets);
-  return 2.0 * (workers - 1.0) * (bytes * slowest / workers + delay);
+  return ring_seconds(network.gradient_bytes / static_cast<double>(network.buckets), members.size(), slowest);
 }
 
 double exposed_seconds(const Network& network, double bucket_seconds, double compute_seconds) {

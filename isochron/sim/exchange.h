@@ -6,6 +6,7 @@
 // has arrived, hence the last arrives at max_i r_i + (n - i + 1) d; that is linear in i, so one of the ends decides.
 #pragma once
 
+#include <cstddef>
 #include <span>
 
 #include "isochron/sim/cluster.h"
@@ -13,6 +14,12 @@
 #include "isochron/sim/simulate.h"
 
 namespace isochron::sim {
+
+/// The lower rate of the two and the longer delay: all that a ring feels of its links.
+[[nodiscard]] Link slower(const Link& a, const Link& b);
+
+/// `bytes` once round a ring of `workers` whose slowest link is `link`.
+[[nodiscard]] double ring_seconds(double bytes, std::size_t workers, const Link& link);
 
 /// d above, for the members of a cluster.
 [[nodiscard]] double bucket_seconds(

@@ -166,16 +166,17 @@ class Trainer::State {
 
   double solo_seconds(std::int64_t batch) {
     prepare_solo(batch);
-    const auto start = Clock::now();
-    for_each_piece(solo_batch_, [this](const at::Tensor& data, const at::Tensor& target) {
-      loss_of(solo_model_->forward(data), target, at::Reduction::Mean).backward();
-    });
-    if (device().is_cuda()) {
-      torch::cuda::synchronize(device().index());
-    }
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = seconds_of([this] { solo_backward(); });
     solo_model_->zero_grad();
     return seconds;
+  }
+
+  SoloCosts solo_costs() {
+    SoloCosts costs{.prepare_seconds = prepare_seconds(), .update_seconds = update_seconds()};
+    for (const at::Tensor& parameter : solo_model_->parameters()) {
+      costs.parameter_bytes += parameter.requires_grad() ? static_cast<double>(parameter.nbytes()) : 0.0;
+    }
+    return costs;
   }
 
   void publish_step(std::int64_t step) {
@@ -192,6 +193,7 @@ class Trainer::State {
   Job& job() { return job_; }
   std::int64_t total_steps() const { return total_steps_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  std::int64_t training_samples() const { return train_->size(); }
   std::int64_t samples_per_epoch() const { return Sampler(order(options_.job.global_batch)).samples_per_epoch(); }
 
  private:
@@ -338,6 +340,64 @@ class Trainer::State {
     }
   }
 
+  template <class Action>
+  double seconds_of(const Action& action) const {
+    const auto start = Clock::now();
+    action();
+    if (device().is_cuda()) {
+      torch::cuda::synchronize(device().index());
+    }
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  void solo_backward() const {
+    for_each_piece(solo_batch_, [this](const at::Tensor& data, const at::Tensor& target) {
+      loss_of(solo_model_->forward(data), target, at::Reduction::Mean).backward();
+    });
+  }
+
+  // Of what `measure` gives; the first time warms up and does not count.
+  template <class Measure>
+  static double median_of(const Measure& measure) {
+    constexpr int kTimes = 9;
+    (void)measure();
+    std::vector<double> seconds(kTimes);
+    std::ranges::generate(seconds, measure);
+    std::ranges::sort(seconds);
+    return seconds[kTimes / 2];
+  }
+
+  // As in training, but one after the other.
+  double prepare_seconds() const {
+    constexpr std::int64_t kWholeSteps = 16;
+    const std::int64_t samples = std::min<std::int64_t>(kMostAtOnce, train_->size());
+    const SamplerOptions sequence = order(samples);
+    const LoaderOptions options = loading(options_, *train_, options_.augment ? Split::kTrain : Split::kTest);
+    BatchSource source(train_, sequence, options, {.threads = 0, .capacity = 1}, device());
+    Sampler sampler(sequence);
+    const double seconds = median_of([&] {
+      const double once = seconds_of([&] { (void)source.take(sampler, std::vector{samples}, 0); });
+      if (sampler.steps_per_epoch() > kWholeSteps) {  // the last may be a part
+        sampler.advance();
+      }
+      return once;
+    });
+    return seconds / static_cast<double>(samples);
+  }
+
+  // After a backward pass each, as in training: with caches full of other things it takes several times as long.
+  double update_seconds() {
+    constexpr std::int64_t kSamples = 32;
+    prepare_solo(std::min(kSamples, train_->size()));
+    const auto optimizer = make_optimizer(options_, solo_model_->parameters());
+    const double seconds = median_of([&] {
+      solo_backward();
+      return seconds_of([&] { optimizer->step(); });
+    });
+    solo_model_ = seeded_model(options_, *train_, device());  // those of the other have moved
+    return seconds;
+  }
+
   // A network and samples of its own, so that the job's gradients and statistics stay as they are.
   void prepare_solo(std::int64_t batch) {
     if (!solo_model_) {
@@ -384,6 +444,9 @@ Evaluation Trainer::evaluate() {
 double Trainer::solo_seconds(std::int64_t batch) {
   return state_->solo_seconds(batch);
 }
+SoloCosts Trainer::solo_costs() {
+  return state_->solo_costs();
+}
 void Trainer::publish_step(std::int64_t step) {
   state_->publish_step(step);
 }
@@ -398,6 +461,9 @@ std::int64_t Trainer::steps_per_epoch() const {
 }
 std::int64_t Trainer::samples_per_epoch() const {
   return state_->samples_per_epoch();
+}
+std::int64_t Trainer::training_samples() const {
+  return state_->training_samples();
 }
 
 }  // namespace isochron::train

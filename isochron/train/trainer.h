@@ -18,6 +18,13 @@ struct Evaluation {
   double accuracy = 0.0;  // share of right predictions (of tokens, for sequences)
 };
 
+// What a step costs a worker by itself, beside forward and backward.
+struct SoloCosts {
+  double prepare_seconds = 0.0;  // per sample: reading and augmenting it, by one thread
+  double update_seconds = 0.0;   // the optimizer's step
+  double parameter_bytes = 0.0;  // whose gradients are exchanged
+};
+
 class Trainer {
  public:
   // Collective. Opens data, makes model and optimizer, restores a checkpoint if one is wanted; `warn` is told of those
@@ -39,6 +46,8 @@ class Trainer {
   Evaluation evaluate();
   // This worker's seconds for a batch of its own, forward and backward without any exchange; the model stays as it is.
   double solo_seconds(std::int64_t batch);
+  // Medians of a few repeats.
+  SoloCosts solo_costs();
 
   // Tells the launcher of an emulated cluster, if there is one, that the job is at this step; step() does it too.
   void publish_step(std::int64_t step);
@@ -47,6 +56,7 @@ class Trainer {
   std::int64_t total_steps() const;
   std::int64_t steps_per_epoch() const;
   std::int64_t samples_per_epoch() const;
+  std::int64_t training_samples() const;
 
  private:
   class State;

@@ -8,5 +8,6 @@ namespace isochron::worker {
 
 void add_train(CLI::App& program);
 void add_compare(CLI::App& program);
+void add_profile(CLI::App& program);
 
 }  // namespace isochron::worker

@@ -9,6 +9,7 @@ int main(int count, char** words) {
           [](CLI::App& app) {
             isochron::worker::add_train(app);
             isochron::worker::add_compare(app);
+            isochron::worker::add_profile(app);
           },
       .complain = isochron::worker::complain};
   return isochron::cli::run_program(program, count, words);

@@ -11,20 +11,22 @@ KNOWS = {
     "core": {"core"},
     "data": {"core", "data"},
     "sim": {"core", "sim"},
-    "io": {"core", "sim", "io"},
+    "plan": {"core", "sim", "plan"},
+    "io": {"core", "sim", "plan", "io"},
     "view": {"core", "io", "view"},
     "serve": {"core", "view", "serve"},
     "emulate": {"core", "sim", "io", "emulate"},
-    "cli": {"core", "sim", "io", "view", "serve", "emulate", "cli"},
+    "cli": {"core", "sim", "plan", "io", "view", "serve", "emulate", "cli"},
     "comm": {"core", "comm"},
     "engine": {"core", "data", "io", "comm", "engine"},
     "model": {"core", "model"},
     "train": {"core", "data", "sim", "io", "comm", "engine", "model", "train"},
     "worker": {
-        "core", "data", "sim", "io", "view", "serve", "cli", "comm", "emulate", "engine", "model", "train", "worker",
+        "core", "data", "sim", "plan", "io", "view", "serve", "cli", "comm", "emulate", "engine", "model", "train",
+        "worker",
     },  # fmt: skip
 }
-STANDARD_ONLY = {"core", "data", "sim"}
+STANDARD_ONLY = {"core", "data", "sim", "plan"}
 FOREIGN = {"data": {"fcntl.h", "sys/stat.h", "unistd.h", "zlib.h"}}  # exceptions to it: POSIX files, zlib
 # Core is told what happened and answers what to do: it has no clock, thread, file or foreign randomness.
 NOT_IN_CORE = {

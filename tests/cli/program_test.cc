@@ -60,7 +60,9 @@ TEST_F(ProgramTest, PrintsHelpAndVersion) {
 }
 
 TEST_F(ProgramTest, RefusesBadUsage) {
-  const std::string commands = "; permitted: train, compare, launch, simulate, report, serve, top, policies, clusters, ledger, doctor";
+  const std::string commands =
+      "; permitted: train, compare, profile, launch, simulate, plan, report, serve, top, policies, clusters, ledger, "
+      "doctor";
   expect_refusal("", "no command" + commands);
   expect_refusal("frobnicate", "unknown command 'frobnicate'" + commands);
   expect_refusal("--frobnicate", "unknown option '--frobnicate'");

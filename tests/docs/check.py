@@ -4,13 +4,18 @@
   cpp   compiled by CMake (see extract.py); run here if it holds main()
   sh    `build/isochron ...` is run and must succeed, or exit with N where the line ends in `# exit N`;
         `make ...` is run dry
-  toml  read as a cluster file; commands further down find the last one as cluster.toml
+  toml  read as a cluster file; commands further down find the last one as cluster.toml. With [[machine]] it is a
+        machines file, which they find as machines.toml
+  json  must be JSON; commands further down find the last one as profile.json
+  python  run with the package on its path, after what is further up; run.jsonl is a run log
   text  output, or what only a person can check
 
 Besides, every relative link leads to a file and every `SomethingTest.Name` is a test.
 """
 
 import argparse
+import json
+import os
 import pathlib
 import re
 import shlex
@@ -52,9 +57,28 @@ def run_shell(block, folder):
             raise Untrue(f"{command}: cannot be checked; tag the block text")
 
 
+def run_python(block, folder):
+    """A script that grows block by block, as a reader's notebook does."""
+    if not (folder / "run.jsonl").exists():
+        words = "build/isochron simulate --cluster hl8 --policy isochron --steps 20 --log run.jsonl"
+        run(words.split(), folder)
+    script = folder / "script.py"
+    with script.open("a") as file:
+        file.write(block.text)
+    os.environ |= {"PYTHONPATH": str(ROOT / "python"), "MPLBACKEND": "Agg"}
+    run([ROOT / ".venv" / "bin" / "python", script], folder)
+
+
 def check_block(block, program, folder):
     if block.language == "sh":
         run_shell(block, folder)
+    elif block.language == "toml" and "[[machine]]" in block.text:
+        (folder / "machines.toml").write_text(block.text)
+    elif block.language == "json":
+        json.loads(block.text)
+        (folder / "profile.json").write_text(block.text)
+    elif block.language == "python":
+        run_python(block, folder)
     elif block.language == "toml":
         (folder / "cluster.toml").write_text(block.text)
         run(["build/isochron", "simulate", "--cluster", "cluster.toml", "--steps", "3"], folder)
@@ -62,7 +86,7 @@ def check_block(block, program, folder):
         if block.is_program():
             run([program], folder)
     elif block.language != "text":
-        raise Untrue(f"a block in '{block.language}'; permitted: cpp, sh, toml, text")
+        raise Untrue(f"a block in '{block.language}'; permitted: cpp, sh, toml, json, python, text")
 
 
 def check_blocks(document, programs, isochron, folder):

@@ -200,6 +200,12 @@ TEST_F(TrainerTest, MeasuringAloneLeavesTrainingAsItIs) {
   Trainer measured(saving("measured"));
   for (int step = 0; measured.step(); ++step) {
     EXPECT_GT(measured.solo_seconds(1 + world_rank() + step % 2), 0.0);
+    if (step == 1) {
+      const SoloCosts costs = measured.solo_costs();
+      EXPECT_GT(costs.prepare_seconds, 0.0);
+      EXPECT_GT(costs.update_seconds, 0.0);
+      EXPECT_GT(costs.parameter_bytes, 0.0);
+    }
   }
   if (world_rank() == 0) {
     expect_same_tensors(checkpoint_path(folder_ / "plain", 12), checkpoint_path(folder_ / "measured", 12));

@@ -1,0 +1,93 @@
+#include "isochron/plan/predict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "isochron/core/allocate/allocate.h"
+#include "isochron/core/predict/expected_max.h"
+#include "isochron/sim/exchange.h"
+
+namespace isochron::plan {
+namespace {
+
+constexpr double kBucketBytes = 25.0 * 1024 * 1024;  // the engine's (DataParallelOptions)
+
+std::vector<const Machine*> members_of(const std::vector<Group>& groups) {
+  std::vector<const Machine*> members;
+  for (const Group& group : groups) {
+    members.insert(members.end(), static_cast<std::size_t>(group.count), &group.machine);
+  }
+  return members;
+}
+
+/// Gradients through the memory of the machine that is slowest at it.
+double copying_seconds(const std::vector<const Machine*>& members, double gradient_bytes) {
+  double slowest = 0.0;
+  for (const Machine* const machine : members) {
+    slowest = std::max(slowest, machine->copy_seconds);
+  }
+  const auto count = static_cast<double>(members.size());
+  return 2.0 * (count - 1.0) / count * gradient_bytes * slowest;
+}
+
+std::vector<Slot> slots_of(const std::vector<const Machine*>& members, Split split) {
+  std::vector<Slot> slots;
+  slots.reserve(members.size());
+  for (const Machine* const machine : members) {
+    // Equal shares, as far as bounds permit, are what equal machines get.
+    slots.push_back(
+        {.curve = split == Split::kUniform ? Curve::linear(1.0) : machine->curve,
+         .min_batch = machine->min_batch,
+         .max_batch = machine->max_batch,
+         .granularity = machine->granularity});
+  }
+  return slots;
+}
+
+double expected_compute(const std::vector<const Machine*>& members, const std::vector<std::int64_t>& batch_sizes) {
+  std::vector<double> log_means;
+  std::vector<double> sigmas;
+  for (std::size_t k = 0; k < members.size(); ++k) {
+    const double seconds = members[k]->curve.seconds(static_cast<double>(batch_sizes[k]));
+    if (seconds > 0.0) {
+      log_means.push_back(std::log(seconds));
+      sigmas.push_back(members[k]->noise);
+    }
+  }
+  return log_means.empty() ? 0.0 : expected_max(log_means, sigmas);
+}
+
+double exposed_exchange(const std::vector<const Machine*>& members, const Exchange& exchange, double compute_seconds) {
+  sim::Link slowest;
+  for (const Machine* const machine : members) {
+    slowest = sim::slower(slowest, machine->link);
+  }
+  const double buckets = std::max(1.0, std::floor(exchange.gradient_bytes / kBucketBytes));
+  const double bucket = sim::ring_seconds(exchange.gradient_bytes / buckets, members.size(), slowest);
+  const sim::Network network{.gradient_bytes = exchange.gradient_bytes, .buckets = static_cast<std::int64_t>(buckets)};
+  const double whole = buckets * bucket;
+  const double hidden = whole - sim::exposed_seconds(network, bucket, compute_seconds);
+  return whole - exchange.overlap * hidden;
+}
+
+}  // namespace
+
+Step predict_step(const std::vector<Group>& groups, const Exchange& exchange, std::int64_t global_batch, Split split) {
+  const std::vector<const Machine*> members = members_of(groups);
+  Step step;
+  step.global_batch = global_batch;
+  step.batch_sizes = allocate(slots_of(members, split), global_batch).batch_sizes;
+  step.compute_seconds = expected_compute(members, step.batch_sizes);
+  step.exchange_seconds =
+      copying_seconds(members, exchange.gradient_bytes) + exposed_exchange(members, exchange, step.compute_seconds);
+  for (const Machine* const machine : members) {
+    step.update_seconds = std::max(step.update_seconds, machine->update_seconds);
+  }
+  return step;
+}
+
+double samples_per_second_alone(const Machine& machine, std::int64_t batch) {
+  return static_cast<double>(batch) / (machine.curve.seconds(static_cast<double>(batch)) + machine.update_seconds);
+}
+
+}  // namespace isochron::plan

@@ -1,0 +1,54 @@
+"""Run logs to read: a small one by hand, and one that the program writes."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+HEADER = {"type": "run", "schema": 1, "program": "train", "version": "0.1.0", "policy": "isochron", "cluster": "pair",
+          "global_batch": 40, "seed": 7, "workers": [{"id": 0, "name": "fast", "kind": "cpu"},
+                                                     {"id": 1, "name": "slow", "kind": "gpu"}]}  # fmt: skip
+
+
+def step(number, batches, compute, **more):
+    workers = list(range(len(batches)))
+    zeros = [0.0] * len(batches)
+    return {"type": "step", "step": number, "start": 2.0 * number, "seconds": max(compute), "workers": workers,
+            "batch_sizes": batches, "starts": zeros, "compute_seconds": compute, "wait_seconds": zeros,
+            "exchange_seconds": zeros, "learning_rate_factor": 1, "changed": False, "reason": "kept",
+            **more}  # fmt: skip
+
+
+@pytest.fixture
+def lines():
+    return [
+        dict(HEADER),
+        step(0, [20, 20], [0.5, 2.0], loss=2.5, words="equal shares"),
+        {"type": "event", "step": 1, "seconds": 2.0, "event": "join", "worker": 2, "words": "late"},
+        step(1, [30, 5, 5], [0.75, 0.5, 0.5], loss=2.0),
+        {"type": "evaluation", "step": 2, "seconds": 2.75, "loss": 1.9, "accuracy": 0.4},
+    ]
+
+
+@pytest.fixture
+def write_log(tmp_path):
+    def write(lines, tail="", name="run.jsonl"):
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines) + tail)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def program_log(tmp_path_factory):
+    """Of `isochron simulate`; skipped where the program is not told."""
+    program = os.environ.get("ISOCHRON_PROGRAM")
+    if not program:
+        pytest.skip("ISOCHRON_PROGRAM is not set")
+    path = pathlib.Path(tmp_path_factory.mktemp("run")) / "run.jsonl"
+    command = [program, "simulate", "--cluster", "dynamic", "--policy", "isochron", "--steps", "40", "--log", path]
+    subprocess.run(command, check=True, capture_output=True)
+    return path

@@ -1,0 +1,62 @@
+"""Pictures hold what the run holds."""
+
+import matplotlib.pyplot
+import pytest
+
+import isochron
+
+
+@pytest.fixture
+def run(lines, write_log):
+    return isochron.read_run(write_log(lines))
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    matplotlib.pyplot.close("all")
+
+
+def data(axes):
+    return [(line.get_label(), list(line.get_xdata()), list(line.get_ydata())) for line in axes.get_lines()]
+
+
+def test_a_line_for_every_worker_and_a_mark_for_every_event(run):
+    lines = data(isochron.plot.batch_sizes(run))
+    assert lines[:3] == [("fast", [0, 1], [20, 30]), ("slow", [0, 1], [20, 5]), ("late", [1], [5])]
+    assert lines[3][1] == [1, 1]  # the join
+    assert data(isochron.plot.worker_times(run))[0] == ("fast", [0, 1], [0.5, 0.75])
+
+
+def test_several_runs_share_a_picture(run):
+    axes = isochron.plot.step_times([run, run])
+    assert data(axes) == [("isochron on pair", [0, 1], [2.0, 0.75])] * 2
+    assert data(isochron.plot.step_times(run, over="seconds"))[0][1] == [2.0, 2.75]
+    assert data(isochron.plot.balance(run))[0][2] == pytest.approx([0.625, 1.75 / 3 / 0.75])
+
+
+def test_loss_and_accuracy_with_what_the_test_set_says(run):
+    lines = data(isochron.plot.loss(run))
+    assert lines[0] == ("isochron on pair", [2.0, 2.75], [2.5, 2.0])
+    assert lines[1] == ("isochron on pair, test", [2.75], [1.9])
+    axes = isochron.plot.accuracy(run)
+    assert data(axes)[0][1:] == ([2.75], [0.4])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("seconds", "test accuracy")
+
+
+def test_draws_into_axes_that_are_given(run):
+    axes = matplotlib.pyplot.subplots()[1]
+    assert isochron.plot.loss(run, axes) is axes
+
+
+def test_refuses_what_makes_no_picture(run):
+    with pytest.raises(ValueError, match="there is no run; permitted: one or more"):
+        isochron.plot.loss([])
+    with pytest.raises(ValueError, match="over is 'epoch'; permitted: step, seconds"):
+        isochron.plot.loss(run, over="epoch")
+
+
+def test_an_overview_of_what_the_program_writes(program_log, tmp_path):
+    figure = isochron.plot.overview(isochron.read_run(program_log))
+    figure.savefig(tmp_path / "overview.png")
+    assert (tmp_path / "overview.png").stat().st_size > 10_000
