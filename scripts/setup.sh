@@ -11,6 +11,9 @@ packages="
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libglpk-dev spin chromium
 "
 
+# Any npm will do; Debian's comes with a great many packages.
+command -v npm >/dev/null || packages="$packages npm"
+
 install_packages() {
   if ! command -v dpkg-query >/dev/null; then
     echo "setup: no Debian here, so nothing is installed; needed:" $packages >&2

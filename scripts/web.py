@@ -5,15 +5,15 @@ What is there and whole is left alone. Files are compared with checksums, so a p
 """
 
 import hashlib
-import io
 import pathlib
+import subprocess
 import sys
 import tarfile
-import urllib.request
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = ROOT / "web" / "vendor" / "uplot"
-PACKAGE = "https://registry.npmjs.org/uplot/-/uplot-1.6.32.tgz"
+PACKAGE = "uplot@1.6.32"
 
 # File in the package -> start of the SHA-256 of its content.
 FILES = {
@@ -33,14 +33,16 @@ def is_there(name, expected):
 
 
 def bring():
-    with urllib.request.urlopen(PACKAGE, timeout=60) as answer:
-        package = tarfile.open(fileobj=io.BytesIO(answer.read()))
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["npm", "pack", "--silent", PACKAGE], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        (archive,) = pathlib.Path(folder).glob("*.tgz")
+        with tarfile.open(archive) as package:
+            contents = {name: package.extractfile(f"package/{name}").read() for name in FILES}
     TARGET.mkdir(parents=True, exist_ok=True)
     for name, expected in FILES.items():
-        content = package.extractfile(f"package/{name}").read()
-        if not is_right(content, expected):
+        if not is_right(contents[name], expected):
             raise ValueError(f"{name} of {PACKAGE} has another checksum; permitted: {expected}…")
-        (TARGET / pathlib.Path(name).name).write_bytes(content)
+        (TARGET / pathlib.Path(name).name).write_bytes(contents[name])
 
 
 if all(is_there(name, expected) for name, expected in FILES.items()):
@@ -48,5 +50,5 @@ if all(is_there(name, expected) for name, expected in FILES.items()):
 print("setup: bringing uPlot into web/vendor", file=sys.stderr)
 try:
     bring()
-except (OSError, KeyError, ValueError, tarfile.TarError) as error:
+except (OSError, KeyError, ValueError, subprocess.SubprocessError, tarfile.TarError) as error:
     sys.exit(f"setup: uPlot: {error}")

@@ -61,8 +61,7 @@ void send(MPI_Comm comm, int to, int tag, const std::string& text) {
   const auto size = static_cast<std::int64_t>(text.size());
   check_mpi(MPI_Send(&size, 1, MPI_INT64_T, to, tag, comm), "MPI_Send to a newcomer");
   if (size > 0) {
-    check_mpi(
-        MPI_Send(text.data(), static_cast<int>(size), MPI_BYTE, to, tag, comm), "MPI_Send to a newcomer");
+    check_mpi(MPI_Send(text.data(), static_cast<int>(size), MPI_BYTE, to, tag, comm), "MPI_Send to a newcomer");
   }
 }
 
@@ -79,7 +78,8 @@ MPI_Comm merged(MPI_Comm inter, bool is_new) {
 
 MPI_Comm merge_over(MPI_Comm local, MPI_Comm bridge, int remote, bool is_new) {
   MPI_Comm inter = MPI_COMM_NULL;
-  check_mpi(MPI_Intercomm_create(local, 0, bridge, remote, kAdmissionTag, &inter), "MPI_Intercomm_create with a newcomer");
+  check_mpi(
+      MPI_Intercomm_create(local, 0, bridge, remote, kAdmissionTag, &inter), "MPI_Intercomm_create with a newcomer");
   MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
   return merged(inter, is_new);
 }

@@ -19,7 +19,13 @@ MPI_Comm shrink(MPI_Comm /*comm*/) {
 }
 
 // Whoever fails ends the job for all, so the others need not ask.
-Vote::Vote(MPI_Comm /*comm*/, bool in_favour) : ended_(true), won_(in_favour) {
+Vote::Vote(MPI_Comm comm, bool in_favour) : comm_(comm), in_favour_(in_favour) {
+  cast();
+}
+
+void Vote::cast() {
+  ended_ = true;
+  won_ = in_favour_;
 }
 
 bool Vote::test() {

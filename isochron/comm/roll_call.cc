@@ -29,8 +29,7 @@ std::vector<Peer> gather_peers(MPI_Comm comm, int size) {
   std::vector<Peer> peers;
   peers.reserve(addresses.size());
   for (const Address& address : addresses) {
-    peers.push_back(
-        {.rank = static_cast<int>(peers.size()), .host = address.host.data(), .process = address.process});
+    peers.push_back({.rank = static_cast<int>(peers.size()), .host = address.host.data(), .process = address.process});
   }
   return peers;
 }

@@ -7,6 +7,13 @@
 #include "isochron/comm/mpi_call.h"
 
 namespace isochron {
+namespace {
+
+// Bits of a vote.
+constexpr int kInFavour = 1;
+constexpr int kCast = 2;
+
+}  // namespace
 
 bool has_ulfm() {
   return true;
@@ -41,17 +48,27 @@ MPI_Comm shrink(MPI_Comm comm) {
   return survivors;
 }
 
-Vote::Vote(MPI_Comm comm, bool in_favour) : flag_(in_favour ? 1 : 0) {
-  ended_ = MPIX_Comm_iagree(comm, &flag_, &request_) != MPI_SUCCESS;
+Vote::Vote(MPI_Comm comm, bool in_favour) : comm_(comm), in_favour_(in_favour) {
+  cast();
+}
+
+void Vote::cast() {
+  flag_ = kCast | (in_favour_ ? kInFavour : 0);
+  ended_ = MPIX_Comm_iagree(comm_, &flag_, &request_) != MPI_SUCCESS;
 }
 
 bool Vote::test() {
-  int ended = 0;
-  if (!ended_) {
-    const int code = MPI_Test(&request_, &ended, MPI_STATUS_IGNORE);
-    ended_ = code != MPI_SUCCESS || ended != 0;
-    won_ = code == MPI_SUCCESS && ended != 0 && flag_ != 0;
+  if (ended_) {
+    return true;
   }
+  int ended = 0;
+  const int code = MPI_Test(&request_, &ended, MPI_STATUS_IGNORE);
+  if (code == MPI_SUCCESS && ended != 0 && (flag_ & kCast) == 0) {
+    cast();
+    return ended_;
+  }
+  ended_ = code != MPI_SUCCESS || ended != 0;
+  won_ = code == MPI_SUCCESS && ended != 0 && (flag_ & kInFavour) != 0;
   return ended_;
 }
 

@@ -31,6 +31,7 @@ bool Job::Impl::attempt(const std::function<bool()>& compute) {
   try {
     return compute();
   } catch (const PeerError& error) {
+    warn(error.what());
     recover(suspects_of(error));
   } catch (const NumbersError&) {
     throw;
@@ -59,6 +60,7 @@ bool Job::Impl::try_together(const std::function<void()>& exchange) {
   } catch (const PeerError& error) {
     worked = false;
     suspects = suspects_of(error);
+    warn(error.what());
   }
   if (membership_->agree(worked)) {
     return true;

@@ -285,6 +285,7 @@ void Job::Impl::finish_step() {
   try {
     reports = exchange_->wait();
   } catch (const PeerError& error) {
+    warn(error.what());
     recover(suspects_of(error));
     return;
   }
