@@ -82,8 +82,8 @@ def main():
         "step_seconds": statistics.median(step for _, step in rounds),
         "lost_seconds": {"p50": statistics.median(lost), "p90": lost[int(0.9 * len(lost))], "max": lost[-1]},
     }
-    print("step {step:.0f} ms; from a kill to the next finished step, less one step: median {p50:.0f} ms, p90 {p90:.0f} "
-          "ms, most {max:.0f} ms".format(step=1e3 * figures["step_seconds"],
+    print("step {step:.0f} ms; from a kill to the next finished step, less one step: median {p50:.0f} ms, p90 "
+          "{p90:.0f} ms, most {max:.0f} ms".format(step=1e3 * figures["step_seconds"],
                                          **{k: 1e3 * v for k, v in figures["lost_seconds"].items()}))  # fmt: skip
     if options.json:
         options.json.write_text(json.dumps(figures, indent=2) + "\n")

@@ -12,8 +12,8 @@ MpiSession::MpiSession() {
   // Open MPI's other algorithms for the non-blocking all-reduce need twice the time for large messages. Other
   // implementations ignore the variable; a value from mpirun --mca or the user's environment wins.
   setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "3", /*overwrite=*/0);
-  // Among workers of which some joined later, ranks do not agree on whether its collectives by hosts are to be used, and
-  // wait for each other (5.0.11). Ours are not among them.
+  // Among workers of which some joined later, ranks do not agree on whether its collectives by hosts are to be used,
+  // and wait for each other (5.0.11). Ours are not among them.
   setenv("OMPI_MCA_coll", "^han", /*overwrite=*/0);
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");

@@ -37,8 +37,8 @@ class Trainer {
   ~Trainer();
 
   // Collective: one whole step of the global batch, checkpoint included if one is due; repeated until it has happened,
-  // whatever became of the workers. False if there was none left to do, or the job is stopping. A checkpoint that cannot
-  // be written is a warning, and an Error only at the end of the run.
+  // whatever became of the workers. False if there was none left to do, or the job is stopping. A checkpoint that
+  // cannot be written is a warning, and an Error only at the end of the run.
   bool step();
   // Collective: a checkpoint now, if there is a folder for them. One that cannot be written is an Error.
   void save();

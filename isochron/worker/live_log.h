@@ -18,8 +18,8 @@ class LiveLog {
   };
 
   /// A file that is there already is overwritten, unless the run goes on at a later step than 0 (then its steps are
-  /// added, after an event "resume") or the log is taken over. Throws std::invalid_argument naming the file if it cannot
-  /// be written.
+  /// added, after an event "resume") or the log is taken over. Throws std::invalid_argument naming the file if it
+  /// cannot be written.
   LiveLog(const std::string& path, const RunHeader& header, std::int64_t first_step, Begin begin = Begin::kRun);
 
   /// Lines of a log that was taken over are left out if they are there already. Throws isochron::Error.

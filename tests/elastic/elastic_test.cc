@@ -254,7 +254,8 @@ TEST_F(ElasticTest, SaysWhenMemoryCannotHoldTheGlobalBatch) {
 }
 
 TEST_F(ElasticTest, NumbersThatAreNoneStopTheJobAndNameTheWorker) {
-  // In a synchronised BatchNorm a gradient that is no number reaches everybody; without one it can be told whose it was.
+  // In a synchronised BatchNorm a gradient that is no number reaches everybody; without one it can be told whose it
+  // was.
   for (const std::string fault : {"4:1:always-nan", "4:1:always-nan model=plain", "4:1:nan-gradient model=plain"}) {
     SCOPED_TRACE(fault);
     const Result result = run(3, "steps=8 " + fault);
@@ -284,8 +285,8 @@ TEST_F(ElasticTest, NumbersThatAreNoneCanRollTheJobBack) {
   expect_same_course(result, undisturbed);
 }
 
-// Seeded kills, stops, joins, failures of memory and changes of speed. ISOCHRON_CHAOS_SEEDS and ISOCHRON_CHAOS_STEPS make
-// it longer: `make chaos`.
+// Seeded kills, stops, joins, failures of memory and changes of speed. ISOCHRON_CHAOS_SEEDS and ISOCHRON_CHAOS_STEPS
+// make it longer: `make chaos`.
 TEST_F(ElasticTest, Chaos) {
   const auto setting = [](const char* name, std::int64_t otherwise) {
     const char* const text = std::getenv(name);

@@ -4,7 +4,8 @@
 //   elastic_worker FOLDER KEY=VALUE… STEP:WORKER:FAULT[:PARAMETER]…
 //
 // Keys: steps, batch, samples, timeout (ms), model (norm: with BatchNorm; plain), numbers, save (steps), evaluate
-// (steps), name, pace (ms that a step takes at least). A fault comes once, in that step of the worker with that id; in the first worker if it is "first".
+// (steps), name, pace (ms that a step takes at least), memory (samples that it holds). A fault comes once, in that step
+// of the worker with that id; in the first worker if it is "first".
 #include <chrono>
 #include <cmath>
 #include <csignal>

@@ -1,10 +1,9 @@
 // What a job learns about its workers' memory: the batch at which one ran out becomes its ceiling, which is raised
 // again later with care, since memory may have been short only for a while.
 //
-// A worker that fails with b samples gets the ceiling 7/8 b (at least one below b). After a wait of 50 steps the ceiling
-// rises by an eighth, again after every further wait; every failure doubles the worker's
-// wait, up to 3,200 steps. Replicated like the controller: the same calls give the same ceilings on all
-// workers. Pure, not thread-safe.
+// A worker that fails with b samples gets the ceiling 7/8 b (at least one below b). After a wait of 50 steps the
+// ceiling rises by an eighth, again after every further wait; every failure doubles the worker's wait, up to 3,200
+// steps. Replicated like the controller: the same calls give the same ceilings on all workers. Pure, not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +20,8 @@ class MemoryCeilings {
   void failed(WorkerId worker, std::int64_t batch, std::int64_t step);
   void forget(WorkerId worker);
 
-  /// Raises what is due at `step`; a ceiling that reaches `highest`, such as the global batch, is forgotten. True if any
-  /// changed.
+  /// Raises what is due at `step`; a ceiling that reaches `highest`, such as the global batch, is forgotten. True if
+  /// any changed.
   bool raise(std::int64_t step, std::int64_t highest);
 
   /// `limit`, or the ceiling if that is lower; not below `least`.
