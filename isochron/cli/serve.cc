@@ -10,6 +10,7 @@
 
 #include "isochron/cli/commands.h"
 #include "isochron/cli/options.h"
+#include "isochron/cli/run_option.h"
 #include "isochron/cli/signals.h"
 #include "isochron/io/run_log_follower.h"
 #include "isochron/serve/run_server.h"
@@ -55,14 +56,15 @@ void check(const serve::ServeOptions& options) {
 
 void run(const Request& request) {
   check(request.options);
-  io::RunLogFollower log(request.run);
+  const std::string path = run_log_of(request.run);
+  io::RunLogFollower log(path);
   Feed feed(request.options);
   const SignalGuard signals({SIGINT, SIGTERM, SIGHUP});
   bool announced = false;
   do {
     log.poll([&feed](const io::RunLogLine& line) { feed.take(line); });
     if (feed.started() && !announced) {
-      std::cout << "serving " << request.run << " at " << feed.url() << " until interrupted" << std::endl;
+      std::cout << "serving " << path << " at " << feed.url() << " until interrupted" << std::endl;
       announced = true;
     }
   } while (!signals.wait(0.2));
@@ -73,7 +75,7 @@ void run(const Request& request) {
 void add_serve(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("serve", "Serve the live page of a run log, and Prometheus metrics");
   const auto request = std::make_shared<Request>();
-  command->add_option("RUN", request->run, "Run log; it may still be growing")->required();
+  command->add_option("RUN", request->run, "Run log, which may still be growing, or the process of a launcher")->required();
   add_whole(*command, "--port", request->options.port, 0, 65535, "0: any that is free");
   command->add_option("--host", request->options.host, "Address to serve at; other than loopback needs --token")
       ->capture_default_str();

@@ -11,6 +11,7 @@
 
 #include "isochron/cli/commands.h"
 #include "isochron/cli/json_output.h"
+#include "isochron/cli/run_option.h"
 #include "isochron/cli/signals.h"
 #include "isochron/cli/terminal.h"
 #include "isochron/view/frame.h"
@@ -73,7 +74,7 @@ void print_once(const view::RunFile& file) {
 
 void run(Request& request) {
   request.output.open();
-  view::RunFile file(request.run);
+  view::RunFile file(run_log_of(request.run));
   file.poll();
   const bool live = request.output.target().empty() && isatty(STDOUT_FILENO) == 1;
   if (live) {
@@ -98,7 +99,7 @@ void run(Request& request) {
 void add_top(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("top", "Watch a run log in the terminal while it grows");
   const auto request = std::make_shared<Request>();
-  command->add_option("RUN", request->run, "Run log; it may still be growing")->required();
+  command->add_option("RUN", request->run, "Run log, which may still be growing, or the process of a launcher")->required();
   request->output.add_option(*command);
   command->footer("Keys: up and down scroll the workers, q ends. Piped, or with --json, it prints once and ends.");
   command->final_callback([request] { run(*request); });

@@ -131,13 +131,25 @@ void write_log(const ComparisonOptions& options, const Runner& runner, std::int6
   header.cluster = options.cluster.name;
   header.global_batch = options.training.job.global_batch;
   header.seed = options.training.job.seed;
+  header.total_steps = options.steps;
+  header.model = options.training.model;
+  header.dataset = options.training.dataset;
   for (std::size_t k = 0; k < options.cluster.workers.size(); ++k) {
     header.workers.push_back(
         {.id = k, .name = options.cluster.workers[k].name, .kind = options.cluster.workers[k].kind});
   }
   log.write(header);
+  auto evaluation = runner.log().evaluations.begin();
   for (const StepRecord& step : runner.log().steps) {
     log.write(step);
+    if (evaluation != runner.log().evaluations.end() && evaluation->step == step.step + 1) {
+      log.write(EvaluationRecord{
+          .step = evaluation->step,
+          .seconds = step.start_seconds + step.seconds,
+          .loss = evaluation->loss,
+          .accuracy = evaluation->accuracy});
+      ++evaluation;
+    }
   }
   file.commit();
 }

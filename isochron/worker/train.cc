@@ -4,6 +4,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -14,6 +15,7 @@
 #include "isochron/core/error.h"
 #include "isochron/io/join_requests.h"
 #include "isochron/io/worker_variables.h"
+#include "isochron/serve/run_server.h"
 #include "isochron/train/trainer.h"
 #include "isochron/worker/commands.h"
 #include "isochron/worker/history.h"
@@ -56,6 +58,7 @@ class Reporter {
     if (!request.log.empty()) {
       log_.emplace(request.log, header, trainer.job().step(), begin);
     }
+    serve(header);
   }
 
   /// What has not been written yet.
@@ -63,6 +66,9 @@ class Reporter {
     known_ = history.for_each_since(known_, [this](const io::RunLogLine& line) {
       if (log_) {
         log_->write(line);
+      }
+      if (server_) {
+        std::visit([this](const auto& record) { show(record); }, line);
       }
       if (const auto* const step = std::get_if<StepRecord>(&line)) {
         trace_->record(*step);
@@ -90,8 +96,31 @@ class Reporter {
   }
 
  private:
+  template <class Record>
+  void show(const Record& record) {
+    if constexpr (!std::is_same_v<Record, RunHeader>) {
+      server_->add(record);
+    }
+  }
+
+  void serve(const RunHeader& header) {
+    if (request_.serve_port < 0) {
+      return;
+    }
+    serve::ServeOptions options = request_.serve;
+    options.port = request_.serve_port;
+    try {
+      server_ = std::make_unique<serve::RunServer>(header, options);
+    } catch (const Error& error) {
+      throw std::invalid_argument(
+          "--serve is " + std::to_string(options.port) + "; permitted: a port that can be had (" + error.what() + ")");
+    }
+    say("the live page is at " + server_->url());
+  }
+
   TrainRequest& request_;
   Progress progress_;
+  std::unique_ptr<serve::RunServer> server_;
   std::unique_ptr<cli::Recorder> trace_;
   std::optional<LiveLog> log_;
   std::int64_t known_ = 0;  // lines of the history
@@ -133,7 +162,12 @@ class Run {
   train::Options with_hooks(train::Options options) {
     options.job.handle_signals = true;
     options.job.warn = complain_line;
-    options.job.on_step = [this](const StepRecord& record) { history_.add(record); };
+    options.job.on_step = [this](const StepRecord& record) {
+      history_.add(record);
+      if (reporter_) {  // before a checkpoint that holds the step
+        reporter_->write(history_);
+      }
+    };
     options.job.on_event = [this](const EventRecord& record) { history_.add(record); };
     if (const char* const folder = std::getenv(io::kJobFolderVariable)) {
       options.job.join_requests = [path = std::string(folder)] { return next_request(path); };

@@ -19,6 +19,13 @@ void TrainRequest::add_options(CLI::App& command) {
       ->type_name("FILE")
       ->group(group);
   command.add_option("--trace", trace, "Write a Chrome/Perfetto trace")->type_name("FILE")->group(group);
+  cli::add_whole(command, "--serve", serve_port, 0, 65535, "Serve the live page at this port; 0: any that is free")
+      ->default_str("not")
+      ->group(group);
+  command.add_option("--serve-host", serve.host, "Address of the page; other than loopback needs --serve-token")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--serve-token", serve.token, "What a request must bring")->type_name("T")->group(group);
   cli::add_choice(command, "--progress", progress, {"auto", "line", "plain", "off"}, "auto: a line on a terminal")
       ->group(group);
   command.add_flag("--quiet", quiet, "Nothing but errors and what --json writes")->group(group);
@@ -30,6 +37,13 @@ void TrainRequest::add_options(CLI::App& command) {
 
 void TrainRequest::check() const {
   cli::check_distinct_outputs({output.target(), log, trace});
+  if (serve_port >= 0) {
+    try {
+      serve.validate();
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument("--serve-" + std::string(error.what()));
+    }
+  }
   if (target_accuracy > 1.0) {
     throw std::invalid_argument("--target-accuracy is " + json_number(target_accuracy) + "; permitted: 0 to 1");
   }

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "isochron/cli/json_output.h"
+#include "isochron/serve/run_server.h"
 #include "isochron/worker/progress.h"
 #include "isochron/worker/training_words.h"
 
@@ -18,6 +19,8 @@ struct TrainRequest {
   cli::JsonOutput output;
   std::string log;
   std::string trace;
+  std::int64_t serve_port = -1;  // -1: the live page is not served
+  serve::ServeOptions serve;
   std::string progress = "auto";
   bool quiet = false;
   std::int64_t evaluate_every = 1;  // epochs; 0: never

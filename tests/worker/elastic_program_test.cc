@@ -101,6 +101,16 @@ TEST_F(ElasticProgramTest, AWorkerIsAddedOnRequest) {
   expect_proven_ledger();
 }
 
+// What looks at runs finds the log of a job by its launcher.
+TEST_F(ElasticProgramTest, TheJobsLogIsFoundByItsLauncher) {
+  const Outcome outcome = script(
+      "-n 2 -- " + kTrain + "--steps 60",
+      "after 10; '" ISOCHRON_PROGRAM "' top $(launcher) >top.txt 2>&1; echo $? >status");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(content(folder_ / "status"), "0\n") << content(folder_ / "top.txt");
+  EXPECT_THAT(content(folder_ / "top.txt"), HasSubstr("w1"));
+}
+
 TEST_F(ElasticProgramTest, AStoppedWorkerIsPutOut) {
   const Outcome outcome = script(
       "-n 3 -- " + kTrain + "--steps 40 --timeout 2", "after 10; kill -STOP $(pid 2); sleep 6; kill -CONT $(pid 2)");

@@ -66,6 +66,24 @@ void expect_whole_epochs(const std::vector<StepRecord>& steps) {
   }
 }
 
+TEST_F(TrainProgramTest, ServesItsLivePage) {
+  write(
+      "script",
+      "'" ISOCHRON_PROGRAM "' " + kSmall +
+          "--epochs 1000 --steps 3000 --eval-every 0 --serve 0 2>said & job=$!\n"
+          "until url=$(grep -o 'http://[^ ]*' said); do sleep 0.05; done\n"
+          "sleep 0.5\n"
+          "for page in '' metrics healthz; do python3 -c \"import sys, urllib.request; "
+          "sys.stdout.write(urllib.request.urlopen(sys.argv[1]).read().decode())\" \"$url$page\" >\"page-$page\"; "
+          "done\n"
+          "kill $job; wait $job\n");
+  const Outcome outcome = limited("bash script");
+  EXPECT_EQ(outcome.status, 143) << outcome.errors << content(folder_ / "said");
+  EXPECT_THAT(content(folder_ / "page-"), HasSubstr("<html"));
+  EXPECT_THAT(content(folder_ / "page-metrics"), HasSubstr("isochron_"));
+  EXPECT_THAT(content(folder_ / "page-healthz"), HasSubstr("ok"));
+}
+
 TEST_F(TrainProgramTest, TrainsOnThreeRanksAndReports) {
   const Outcome outcome = run_ranks(3, kSmall + "--epochs 2 --log run.jsonl --trace trace.json --json result.json");
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
