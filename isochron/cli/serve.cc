@@ -75,7 +75,8 @@ void run(const Request& request) {
 void add_serve(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("serve", "Serve the live page of a run log, and Prometheus metrics");
   const auto request = std::make_shared<Request>();
-  command->add_option("RUN", request->run, "Run log, which may still be growing, or the process of a launcher")->required();
+  command->add_option("RUN", request->run, "Run log, which may still be growing, or the process of a launcher")
+      ->required();
   add_whole(*command, "--port", request->options.port, 0, 65535, "0: any that is free");
   command->add_option("--host", request->options.host, "Address to serve at; other than loopback needs --token")
       ->capture_default_str();

@@ -99,7 +99,8 @@ void run(Request& request) {
 void add_top(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("top", "Watch a run log in the terminal while it grows");
   const auto request = std::make_shared<Request>();
-  command->add_option("RUN", request->run, "Run log, which may still be growing, or the process of a launcher")->required();
+  command->add_option("RUN", request->run, "Run log, which may still be growing, or the process of a launcher")
+      ->required();
   request->output.add_option(*command);
   command->footer("Keys: up and down scroll the workers, q ends. Piped, or with --json, it prints once and ends.");
   command->final_callback([request] { run(*request); });

@@ -21,7 +21,7 @@ struct Bench {
   Bench(std::int64_t global_batch, std::vector<Curve> worker_curves) : curves(std::move(worker_curves)) {
     roster.global_batch = global_batch;
     for (std::size_t k = 0; k < curves.size(); ++k) {
-      roster.workers.push_back({.id = k + 1});
+      roster.workers.emplace_back().id = k + 1;
     }
   }
 
