@@ -13,7 +13,7 @@ import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MINIMUM = ROOT / "tests" / "expected_count"
-ENGINE_TESTS = {"comm", "engine", "model", "train", "worker"}  # need LibTorch and MPI
+ENGINE_TESTS = {"comm", "elastic", "engine", "model", "train", "worker"}  # need LibTorch and MPI
 MACRO = re.compile(r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)\(\s*(\w+),\s*(\w+)", re.M)
 
 

@@ -87,6 +87,7 @@ MPI_Comm merge_over(MPI_Comm local, MPI_Comm bridge, int remote, bool is_new) {
 MPI_Comm spawn(const std::vector<std::string>& words, const std::string& host) {
   std::vector<std::string> copies(words.begin() + 1, words.end());
   std::vector<char*> arguments;
+  arguments.reserve(copies.size() + 1);
   for (std::string& word : copies) {
     arguments.push_back(word.data());
   }
@@ -125,7 +126,8 @@ Newcomer::~Newcomer() {
     if (!answered_) {
       try {
         answer(kEnded);
-      } catch (const PeerError&) {  // it is gone: nobody to tell
+      } catch (const PeerError& gone) {
+        failure_ = gone.what();  // nobody to tell
       }
     }
     MPI_Comm_free(&bridge_);

@@ -39,10 +39,11 @@ class Vote {
  private:
   void cast();
 
-  const MPI_Comm comm_;
+  // Some of them without a use where there is no ULFM.
+  [[maybe_unused]] const MPI_Comm comm_;
   const bool in_favour_;
-  int flag_ = 0;
-  MPI_Request request_ = MPI_REQUEST_NULL;
+  [[maybe_unused]] int flag_ = 0;
+  [[maybe_unused]] MPI_Request request_ = MPI_REQUEST_NULL;
   bool ended_ = false;
   bool won_ = false;
 };

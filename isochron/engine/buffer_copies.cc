@@ -1,6 +1,7 @@
 #include "isochron/engine/buffer_copies.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 namespace isochron {
 

@@ -1,7 +1,5 @@
 #include "isochron/engine/job.h"
 
-#include <utility>
-
 #include "isochron/engine/job_impl.h"
 
 namespace isochron {
@@ -25,8 +23,8 @@ void Job::prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer) 
 Epochs Job::epochs(std::int64_t count) {
   return {*this, count};
 }
-Loader Job::loader(std::shared_ptr<const data::Dataset> dataset, const LoaderOptions& options) {
-  impl_->open(std::move(dataset), options);
+Loader Job::loader(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& options) {
+  impl_->open(dataset, options);
   return Loader(*this);
 }
 bool Job::backward(const at::Tensor& loss) {

@@ -155,7 +155,7 @@ class Job {
   // Epoch numbers from the present one (0, or where a restored job is) to count - 1; ends early when stopping().
   Epochs epochs(std::int64_t count);
   // What is left of the epoch, a batch a step; ends early when stopping(). A job trains on one dataset.
-  Loader loader(std::shared_ptr<const data::Dataset> dataset, const LoaderOptions& options = {});
+  Loader loader(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& options = {});
 
   // `loss` is the mean over the samples of the batch. Gradients are the global mean's afterwards. False if the step did
   // not happen here (see above): no gradient is left then, and optimizer.step() changes nothing.

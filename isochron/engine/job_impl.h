@@ -34,7 +34,7 @@ class Job::Impl final : private Member {
   ~Impl() override;
 
   void prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer);
-  void open(std::shared_ptr<const data::Dataset> dataset, const LoaderOptions& loader);
+  void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader);
   // False if the loop is over.
   bool begin_step(Batch& batch);
   bool backward(const at::Tensor& loss);

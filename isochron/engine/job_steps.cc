@@ -121,7 +121,7 @@ void Job::Impl::build_on_group(Start start) {
   parallel_.emplace(trained_parameters(*model_), model_->buffers(), membership_->group(), gradients, start);
 }
 
-void Job::Impl::open(std::shared_ptr<const data::Dataset> dataset, const LoaderOptions& loader) {
+void Job::Impl::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
   require(model_ != nullptr, "loader() before prepare()");
   if (dataset_ == nullptr) {
     const SamplerOptions order{

@@ -25,7 +25,7 @@ CHECKS = sources.tracked("*.clang-tidy")
 INCLUDES_TORCH = re.compile(r"^#include <(torch|ATen)/", re.MULTILINE)
 TORCH_LAYERS = {"engine", "model", "train", "worker"}
 # Their tests are left to the compiler's warnings: a quarter of all the time for next to no findings.
-SKIPPED = TORCH_LAYERS | {"comm"}
+SKIPPED = TORCH_LAYERS | {"comm", "elastic"}
 TORCH_CHECKS = ("-*,bugprone-use-after-move,bugprone-dangling-handle,bugprone-unused-raii,misc-unused-parameters,"
                 "performance-for-range-copy,performance-unnecessary-value-param,performance-move-const-arg,"
                 "readability-braces-around-statements,readability-function-size")  # fmt: skip
