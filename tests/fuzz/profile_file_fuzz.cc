@@ -22,8 +22,9 @@ void check(std::string_view bytes) {
   }
   profile.validate();
   (void)profile.noise();
-  const std::string text = to_json(profile, "1");
-  ISO_CHECK(to_json(parse_profile(text, "again.json"), "1") == text, "the round trip changed the profile");
+  const std::string text = isochron::io::to_json(profile, "1");
+  ISO_CHECK(
+      isochron::io::to_json(parse_profile(text, "again.json"), "1") == text, "the round trip changed the profile");
 }
 
 }  // namespace
