@@ -64,7 +64,8 @@ struct World::Candidate {
     }
     if (comm != MPI_COMM_NULL) {
       revoke(comm);  // others may still be building on it
-      MPI_Comm_free(&comm);
+      // It is not freed: a message of a vote on it may still come, and Open MPI 5.0.11 would look for it in vain.
+      comm = MPI_COMM_NULL;
     }
   }
 };
@@ -106,10 +107,7 @@ World::Candidate World::build(MPI_Comm comm) const {
 
 void World::adopt(Candidate next) {
   drop_group();
-  if (comm_ != MPI_COMM_NULL) {
-    MPI_Comm_free(&comm_);
-  }
-  comm_ = next.comm;
+  comm_ = next.comm;  // the old one stays: see Candidate::discard()
   gave_up_ = false;
   backend_ = std::move(next.backend);
   group_ = make_group(backend_);

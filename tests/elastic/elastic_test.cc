@@ -180,11 +180,11 @@ TEST_F(ElasticTest, GoesDownToOneWorker) {
 }
 
 TEST_F(ElasticTest, SurvivesADeathInTheRecoveryFromAnother) {
-  const Result undisturbed = run(4, "steps=12");
+  const Result undisturbed = run(4, "steps=12 pace=10");
   for (const std::string later : {"0", "2000", "8000", "20000", "40000"}) {
     SCOPED_TRACE(later);
     // Both begin to count at the same barrier of the step.
-    const Result result = run(4, "steps=12 5:3:reduce:0 5:1:reduce:" + later);
+    const Result result = run(4, "steps=12 pace=10 5:3:reduce:0 5:1:reduce:" + later);
     ASSERT_EQ(result.finished.size(), 2U) << result.outcome.errors;
     expect_same_course(result, undisturbed);
   }
