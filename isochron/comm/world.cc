@@ -150,7 +150,8 @@ void World::rebuild(const std::vector<Peer>& suspects) {
   Candidate next;
   watch([&] {
     if (!gave_up_) {
-      // A death that becomes known in the middle of a vote can crash Open MPI 5.0.11: let the news arrive first.
+      // News of a death that comes while MPI is busy with a vote is put off together with a pointer to that vote, which
+      // may be gone by then (Open MPI 5.0.11, era_mark_process_failed), and the process crashes: let it arrive first.
       std::this_thread::sleep_for(kNewsTime);
       Vote vote(comm_, false);
       result_of(vote);

@@ -100,6 +100,10 @@ class Job::Impl final : private Member {
   void undo_step();
   void take_up(const Settlement& settlement);
   std::vector<Worker> with_ceilings(std::vector<Worker> members) const;
+  // Of the state of the job: the controller and what is known of memory.
+  void restore_policy(const SavedJob& job);
+  // The controller deals to the members as they are, if it does not already.
+  void fit_to_members();
   void change_workers(const Settlement& settlement);
   // They have not enough room for the global batch: who ran out of memory just now computes in pieces.
   void change_to_pieces(const Settlement& settlement, const std::string& trouble);

@@ -136,8 +136,7 @@ Checkpoint Job::Impl::state() {
 void Job::Impl::take_over(const Checkpoint& state) {
   const SavedJob job = unpack(state, "the state of another worker", *model_, *optimizer_);
   follow(job);
-  controller_ = job.restored_controller(options_);
-  restore_state(ceilings_, job.ceilings);
+  restore_policy(job);
   next_id_ = job.next_id;
   phase_ = Phase::kBetween;
   moments_known_ = false;
@@ -185,13 +184,20 @@ std::vector<Worker> Job::Impl::with_ceilings(std::vector<Worker> members) const 
   return members;
 }
 
-void Job::Impl::change_workers(const Settlement& settlement) {
-  std::vector<Worker> now = with_ceilings(members_);
-  if (same_workers(workers(), now)) {
-    return;
-  }
-  try {
+void Job::Impl::restore_policy(const SavedJob& job) {
+  restore_state(ceilings_, job.ceilings);
+  controller_ = job.restored_controller(options_);
+}
+
+void Job::Impl::fit_to_members() {
+  if (std::vector<Worker> now = with_ceilings(members_); !same_workers(workers(), now)) {
     controller_.change_workers(std::move(now));
+  }
+}
+
+void Job::Impl::change_workers(const Settlement& settlement) {
+  try {
+    fit_to_members();
   } catch (const std::invalid_argument& error) {
     change_to_pieces(settlement, error.what());
   }
@@ -211,7 +217,7 @@ void Job::Impl::change_to_pieces(const Settlement& settlement, const std::string
     }
     ceilings_.forget(failure.worker);
   }
-  controller_.change_workers(with_ceilings(members_));
+  fit_to_members();
 }
 
 bool Job::Impl::join() {
@@ -290,11 +296,8 @@ void Job::Impl::roll_back(const std::string& words) {
   const Checkpoint checkpoint = read_everywhere(last_saved_, membership_->group());
   const SavedJob job = unpack(checkpoint, last_saved_.string(), *model_, *optimizer_);
   follow(job);
-  restore_state(ceilings_, job.ceilings);
-  controller_ = job.restored_controller(options_);
-  if (std::vector<Worker> now = with_ceilings(members_); !same_workers(workers(), now)) {
-    controller_.change_workers(std::move(now));
-  }
+  restore_policy(job);
+  fit_to_members();
   loop_epoch_ = sampler_->state().epoch;
   rolled_back_for_ = failed;
   moments_known_ = false;

@@ -345,7 +345,7 @@ void Job::Impl::note_newcomer(const std::vector<Report>& reports) {
 
 void Job::Impl::raise_ceilings() {
   if (ceilings_.raise(step(), options_.global_batch)) {
-    controller_.change_workers(with_ceilings(members_));
+    fit_to_members();
   }
 }
 
@@ -390,11 +390,8 @@ void Job::Impl::restore(const std::filesystem::path& path) {
   resumed_->check_options(options_);
   resumed_->give_ids(members_, next_id_);
   self_ = members_[static_cast<std::size_t>(rank())];
-  restore_state(ceilings_, resumed_->ceilings);
-  controller_ = resumed_->restored_controller(options_);
-  if (std::vector<Worker> now = with_ceilings(members_); !same_workers(workers(), now)) {
-    controller_.change_workers(std::move(now));
-  }
+  restore_policy(*resumed_);
+  fit_to_members();
   rate_.emplace(*optimizer_);
   last_saved_ = path;
 }
