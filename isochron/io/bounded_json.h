@@ -1,7 +1,7 @@
 // JSON from outside: text to a value whose depth is bounded, and a value's members by key and type.
 //
-// Whatever the bytes, the answer is a value or std::invalid_argument that names the key and what is permitted; the caller
-// adds the file. How many bytes are read is the caller's to bound.
+// Whatever the bytes, the answer is a value or std::invalid_argument that names the key and what is permitted; the
+// caller adds the file. How many bytes are read is the caller's to bound.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace isochron::io {
 
-/// At most `max_depth` + 1 values inside one another, the root being depth 0. Text that is no JSON is refused with the words
-/// `not_json`.
+/// At most `max_depth` + 1 values inside one another, the root being depth 0. Text that is no JSON is refused with the
+/// words `not_json`.
 [[nodiscard]] nlohmann::json parse_bounded_json(std::string_view text, int max_depth, const std::string& not_json);
 
 void read(const nlohmann::json& value, const char* key, std::string& text);

@@ -67,7 +67,7 @@ def accuracy(runs: Run | Sequence[Run], axes: Axes | None = None, over: Over = "
 
 
 def overview(runs: Run | Sequence[Run]) -> Figure:
-    """Batch sizes of the last run, and times, balance and loss of all; where nothing was trained, times instead of loss."""
+    """Batch sizes of the last run, and times, balance and loss of all. Without a loss: the last run's worker times."""
     import matplotlib.pyplot
 
     listed = _listed(runs)
