@@ -7,6 +7,7 @@ up all stages.
 """
 
 import argparse
+import concurrent.futures
 import dataclasses
 import os
 import pathlib
@@ -104,21 +105,32 @@ def run_lint(stage):
     return Outcome(passed=len(re.findall(r"^ok ", stage.log.read_text(), re.MULTILINE)))
 
 
+def fuzz(stage, target, seconds):
+    """The target starts from its corpus in the repository and from what earlier runs found."""
+    seeds = ROOT / "tests" / "fuzz" / "corpus" / target.name.removesuffix("_fuzz")
+    found = stage.build / "corpus" / target.name
+    found.mkdir(parents=True, exist_ok=True)
+    inputs = [found] + ([seeds] if seeds.is_dir() else [])
+    command = [target, f"-max_total_time={seconds}", "-timeout=10", "-print_final_stats=1",
+               f"-artifact_prefix={stage.build}/{target.name}-", *inputs]  # fmt: skip
+    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
 def run_fuzz(stage, seconds):
-    """Every target starts from its corpus in the repository and from what earlier runs found."""
+    """A target has one thread, so there are as many at a time as there are cores."""
     stage.compile()
-    outcome = Outcome()
-    for target in sorted((stage.build / "bin").glob("*_fuzz")):
-        seeds = ROOT / "tests" / "fuzz" / "corpus" / target.name.removesuffix("_fuzz")
-        found = stage.build / "corpus" / target.name
-        found.mkdir(parents=True, exist_ok=True)
-        inputs = [found] + ([seeds] if seeds.is_dir() else [])
-        if not stage.run(target, f"-max_total_time={seconds}", "-timeout=10", "-print_final_stats=1",
-                         f"-artifact_prefix={stage.build}/", *inputs):  # fmt: skip
-            raise StageFailed(f"{target.name} found an input that breaks it", Outcome(outcome.passed, 1))
-        outcome.passed += 1
-    if not outcome.passed:
+    targets = sorted((stage.build / "bin").glob("*_fuzz"))
+    if not targets:
         raise StageFailed("there is no fuzz target")
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        results = list(pool.map(lambda target: fuzz(stage, target, seconds), targets))
+    with stage.log.open("ab") as log:
+        for result in results:
+            log.write(result.stdout)
+    broken = [target.name for target, result in zip(targets, results) if result.returncode != 0]
+    outcome = Outcome(len(targets) - len(broken), len(broken))
+    if broken:
+        raise StageFailed(f"an input breaks {', '.join(broken)}", outcome)
     return outcome
 
 

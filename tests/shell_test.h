@@ -1,6 +1,7 @@
 // A test that runs commands by the shell in a folder of its own and looks at what they write, say and end with.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -22,6 +23,15 @@ struct Outcome {
 inline std::string content(const std::filesystem::path& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/// Bad usage or bad input: status 2, a line that starts with `message`, a hint, and nothing on standard output.
+inline void expect_refused(const Outcome& outcome, const std::string& message) {
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.output, "");
+  EXPECT_EQ(outcome.errors.substr(0, 10 + message.size()), "isochron: " + message);
+  EXPECT_EQ(std::ranges::count(outcome.errors, '\n'), 2) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("\nTry 'isochron "), std::string::npos) << outcome.errors;
 }
 
 class ShellTest : public testing::Test {

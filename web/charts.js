@@ -13,18 +13,23 @@ const state = {
 
 const charts = [];  // whatever has draw() and follow()
 const kHeight = 260;
+const kAxisLabels = {steps: "step", time: "seconds since the start"};
+// There is no half step and no half sample.
+const kWholeTicks = Array.from({length: 48}, (unused, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3));
 
 const currentRun = () => state.runs[state.run];
+const notePlace = (note) => (state.axis === "steps" ? note.step : note.seconds);
 const shownRuns = () => state.runs.map((run, number) => number).filter((number) => !state.hidden.has(number));
 
-// From the first to the last place on the axis.
+// From the first to the last place on the axis; the last evaluation comes after the last step.
 function wholeAxis() {
   let [low, high] = [Infinity, -Infinity];
   for (const number of new Set([...shownRuns(), state.run])) {
     const places = state.runs[number].axis(state.axis);
     if (places.length === 0) continue;
     low = Math.min(low, places[0]);
-    high = Math.max(high, places[places.length - 1]);
+    const evaluation = state.runs[number].evaluations.kept.at(-1);
+    high = Math.max(high, places[places.length - 1], evaluation ? notePlace(evaluation) : -Infinity);
   }
   if (!(low <= high)) return [0, 1];
   return low === high ? [low, low + 1] : [low, high];
@@ -129,6 +134,7 @@ class Chart {
 
   draw() {
     const what = this.describe();
+    what.key += state.axis;
     this.readout = what.readout;
     this.figure.parentElement.hidden = what.data.length < 2;
     if (what.data.length < 2) return;
@@ -166,7 +172,12 @@ class Chart {
         bind: {dblclick: () => () => setWindow(null)},
       },
       scales: {x: {time: false}, y: {range: this.options.range || rangeFromZero}},
-      axes: [axis({size: 34}), axis({size: 62, ...this.options.axis})],
+      axes: [
+        axis({size: 30, label: this.options.label || kAxisLabels[state.axis], labelSize: 16, labelGap: -2,
+              labelFont: "12px system-ui, sans-serif",
+              incrs: this.options.free || state.axis === "steps" ? kWholeTicks : undefined}),
+        axis({size: 62, ...this.options.axis}),
+      ],
       series: [{}, ...what.series],
       bands: what.bands || [],
       hooks: {
@@ -347,9 +358,9 @@ function ascending(table) {
   return table.map((column) => column.filter((unused, i) => keep[i]));
 }
 
-function spreadOf(field) {
+function spreadOf(choose) {
   return (run) => {
-    const spread = run.timeline[field];
+    const spread = choose(run);
     const points = {x: run.axis(state.axis), y: plain(spread.mean)};
     if (!run.timeline.exact) Object.assign(points, {low: plain(spread.low), high: plain(spread.high)});
     return points;
@@ -359,7 +370,7 @@ function spreadOf(field) {
 function evaluationsOf(field) {
   return (run) => {
     const kept = run.evaluations.kept;
-    return {x: kept.map((e) => (state.axis === "steps" ? e.step : e.seconds)),
+    return {x: kept.map(notePlace),
             y: kept.map((e) => (isNumber(e[field]) ? e[field] : null))};
   };
 }
@@ -371,12 +382,22 @@ const kGlyphs = new Map(Object.entries({
   "out-of-memory": "M", stall: "W", stop: "W", continue: "C", numbers: "N", rollback: "R", resume: "R",
 }));
 
+// What the letters stand for, as far as there are any.
+function showMarks() {
+  const names = new Map();
+  for (const {what} of marks()) {
+    const name = kNotable.has(what) ? `new split (${what})` : what;
+    if (kGlyphs.has(what)) names.set(kGlyphs.get(what), name);
+    else names.set("•", "other events");
+  }
+  const texts = [...names].map(([glyph, name]) => `${glyph} ${name}`);
+  document.getElementById("marks").textContent = texts.length ? `Marks: ${texts.join(" · ")}.` : "";
+}
+
 function marks() {
   const run = currentRun();
   return [...run.events.kept, ...run.decisions.kept.filter((note) => kNotable.has(note.what))];
 }
-
-const markPlace = (note) => (state.axis === "steps" ? note.step : note.seconds);
 
 function noteText(note) {
   return [note.what, note.worker, note.words].filter((text) => text).join(": ");
@@ -387,7 +408,7 @@ function nearestMark(place) {
   let best = null;
   let distance = (to - from) / 100;
   for (const note of marks()) {
-    const away = Math.abs(markPlace(note) - place);
+    const away = Math.abs(notePlace(note) - place);
     if (away <= distance) [best, distance] = [note, away];
   }
   return best;
@@ -401,8 +422,8 @@ function paintMarks(plot) {
   ctx.textAlign = "center";
   ctx.textBaseline = "top";
   let free = -Infinity;
-  for (const note of marks().sort((a, b) => markPlace(a) - markPlace(b))) {
-    const x = plot.valToPos(markPlace(note), "x", true);
+  for (const note of marks().sort((a, b) => notePlace(a) - notePlace(b))) {
+    const x = plot.valToPos(notePlace(note), "x", true);
     if (!(x >= bbox.left && x <= bbox.left + bbox.width)) continue;
     ctx.strokeStyle = ctx.fillStyle = themeColour("--faint");
     ctx.lineWidth = ratio;

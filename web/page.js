@@ -6,6 +6,7 @@ function showAll() {
   showNotice();
   showWorkers();
   showNotes();
+  showMarks();
   drawAll();
 }
 
@@ -20,14 +21,17 @@ function makeCharts() {
   new Gantt("gantt", "Computing, waiting and communicating of every worker over time; up and down choose a worker");
   const ratio = (value) => formatNumber(value, 3);
   const marked = {paint: paintMarks, range: rangeUpToOne};
-  new Chart("balance", "Balance of the runs", () => describeRuns(spreadOf("balance"), ratio), marked);
-  new Chart("efficiency", "Efficiency of the runs", () => describeRuns(spreadOf("efficiency"), ratio), marked);
-  const speed = (run) => ({x: run.axis(state.axis), y: run.samplesPerSecond()});
+  const balance = spreadOf((run) => run.timeline.balance);
+  new Chart("balance", "Balance of the runs", () => describeRuns(balance, ratio), marked);
+  const efficiency = spreadOf((run) => run.timeline.efficiency);
+  new Chart("efficiency", "Efficiency of the runs", () => describeRuns(efficiency, ratio), marked);
+  const speed = spreadOf((run) => run.samplesPerSecond());
   new Chart("speed", "Samples per second of the runs", () => describeRuns(speed, (value) => formatNumber(value, 1)),
             {paint: paintMarks});
   new CurveChart("curves", "Compute time over batch size", describeCurves,
-                 {axis: seconds, paint: paintCurves, free: () => [0, curveRanges().batch]});
-  new Chart("loss", "Loss of the runs", () => describeRuns(spreadOf("loss"), (value) => formatNumber(value, 4)),
+                 {axis: seconds, label: "batch size", paint: paintCurves, free: () => [0, curveRanges().batch]});
+  const loss = spreadOf((run) => run.timeline.loss);
+  new Chart("loss", "Loss of the runs", () => describeRuns(loss, (value) => formatNumber(value, 4)),
             {range: rangeAround});
   new Chart("test-loss", "Loss of the runs on test data",
             () => describeRuns(evaluationsOf("loss"), (value) => formatNumber(value, 4)), {range: rangeAround});
@@ -62,7 +66,9 @@ function makeControls() {
   });
   const ends = ["from", "to"].map((id) => document.getElementById(id));
   ends.forEach((end) => end.addEventListener("change", () => setWindow(ends.map((input) => Number(input.value)))));
-  document.getElementById("all").addEventListener("click", () => setWindow(null));
+  document.querySelectorAll("button[data-key]").forEach((button) => {
+    button.addEventListener("click", () => kKeys[button.dataset.key]());
+  });
   darkness.addEventListener("change", showAll);
   const key = document.getElementById("gantt-key");
   for (const [name, variable] of [["computing", "--compute"], ["waiting", "--wait"], ["communicating", "--exchange"]]) {

@@ -34,6 +34,7 @@ function decodeTimeline(json, workers) {
     end: doubles(json.end),
     samples: floats(json.samples),
     seconds: decodeSpread(json.seconds),
+    rate: decodeSpread(json.rate),
     balance: decodeSpread(json.balance),
     efficiency: decodeSpread(json.efficiency),
     loss: decodeSpread(json.loss),
@@ -69,7 +70,7 @@ function joinSpreads(a, b, join) {
 
 // The columns of a timeline, by kind: numbers per bin, spreads per bin, spreads and numbers per worker and bin.
 const kColumns = ["count", "firstStep", "lastStep", "start", "end", "samples"];
-const kSpreads = ["seconds", "balance", "efficiency", "loss"];
+const kSpreads = ["seconds", "rate", "balance", "efficiency", "loss"];
 const kSpreadRows = ["batch", "compute"];
 const kRows = ["wait", "exchange", "offset"];
 
@@ -149,12 +150,14 @@ class Run {
     return plain(matrix.subarray(worker * bins, (worker + 1) * bins));
   }
 
+  // A mean of rates would say too much where steps differ in length.
   samplesPerSecond() {
     const t = this.timeline;
-    return Array.from(t.samples, (samples, i) => {
+    const mean = Float32Array.from(t.samples, (samples, i) => {
       const seconds = t.seconds.mean[i] * t.count[i];
-      return seconds > 0 ? samples / seconds : null;
+      return seconds > 0 ? samples / seconds : NaN;
     });
+    return {mean, low: t.rate.low, high: t.rate.high};
   }
 }
 

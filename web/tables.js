@@ -51,16 +51,15 @@ function runCell(run, number) {
 }
 
 function showRuns() {
-  const head = [["run", "word"], ["policy", "word"], ["steps"], ["time"], ["samples/s"], ["p50"], ["p99"], ["balance"],
-                ["efficiency"], ["changes"], ["loss"], ["accuracy"]];
+  const head = [["run", "word"], ["samples/s"], ["balance"], ["efficiency"], ["p50"], ["p99"], ["changes"], ["steps"],
+                ["time"], ["loss"], ["accuracy"], ["policy", "word"]];
   const rows = state.runs.map((run, number) => {
     const s = run.summary;
     const accuracy = isNumber(s.test_accuracy) ? formatNumber(100 * s.test_accuracy, 1) + " %" : kUnknown;
-    return row([[runCell(run, number), "word"], [run.policy, "word"], [formatNumber(s.steps)],
-                [formatSeconds(s.total_seconds)], [formatNumber(s.samples_per_second, 1)],
-                [formatSeconds(s.step_seconds.p50)], [formatSeconds(s.step_seconds.p99)],
-                [formatNumber(s.balance, 3)], [formatNumber(s.efficiency, 3)], [formatNumber(s.adjustments)],
-                [formatNumber(s.loss, 4)], [accuracy]]);
+    return row([[runCell(run, number), "word"], [formatNumber(s.samples_per_second, 1)],
+                [formatNumber(s.balance, 3)], [formatNumber(s.efficiency, 3)], [formatSeconds(s.step_seconds.p50)],
+                [formatSeconds(s.step_seconds.p99)], [formatNumber(s.adjustments)], [formatNumber(s.steps)],
+                [formatSeconds(s.total_seconds)], [formatNumber(s.loss, 4)], [accuracy], [run.policy, "word"]]);
   });
   fillTable(document.getElementById("runs"), head, rows);
   const run = currentRun();
@@ -89,15 +88,16 @@ function showWorkers() {
   const run = currentRun();
   const total = run.workers.reduce((sum, worker) => sum + worker.samples, 0);
   const share = (part, whole) => (whole > 0 ? formatNumber((100 * part) / whole, 1) + " %" : kUnknown);
-  const head = [["worker", "word"], ["kind", "word"], ["steps"], ["mean batch"], ["of all samples"], ["mean compute"],
-                ["computing"], ["waiting"], ["communicating"]];
+  const head = [["worker", "word"], ["mean batch"], ["of all samples"], ["computing"], ["waiting"], ["communicating"],
+                ["mean compute"], ["steps"], ["kind", "word"]];
   const rows = run.workers.map((worker, place) => {
     const busy = worker.compute + worker.wait + worker.exchange;
-    const made = row([[workerCell(worker, place, run.workers.length), "word"],
-                      [worker.kind + (worker.present ? "" : " (gone)"), "word"], [formatNumber(worker.steps)],
-                      [formatNumber(worker.samples / worker.steps, 1)], [share(worker.samples, total)],
-                      [formatSeconds(worker.compute / worker.steps)], [share(worker.compute, busy)],
-                      [share(worker.wait, busy)], [share(worker.exchange, busy)]]);
+    const name = document.createElement("span");
+    name.append(workerCell(worker, place, run.workers.length), worker.present ? "" : " (gone)");
+    const made = row([[name, "word"], [formatNumber(worker.samples / worker.steps, 1)], [share(worker.samples, total)],
+                      [share(worker.compute, busy)], [share(worker.wait, busy)], [share(worker.exchange, busy)],
+                      [formatSeconds(worker.compute / worker.steps)], [formatNumber(worker.steps)],
+                      [worker.kind, "word"]]);
     if (!worker.present) made.className = "gone";
     return made;
   });

@@ -151,6 +151,17 @@ std::string time_sentence(const PlanTask& task, const PlanResults& results) {
   return text + ".\n";
 }
 
+/// Times that vary as no machine at rest lets them: p90 beyond 1.6 times p50.
+std::string noise_sentence(const PlanTask& task) {
+  constexpr double kMuch = 0.4;
+  const auto noisy = std::ranges::find_if(task.groups, [](const Group& group) { return group.machine.noise > kMuch; });
+  if (noisy == task.groups.end()) {
+    return "";
+  }
+  return "Uncertain: the times of " + noisy->machine.name +
+         " vary widely. Measure again while nothing else runs there.\n";
+}
+
 /// A machine that would go beyond what was measured.
 std::string doubt_sentence(const PlanTask& task, const Step& step) {
   std::size_t k = 0;
@@ -247,6 +258,7 @@ std::string to_text(const PlanTask& task, const PlanResults& results) {
           " to compute, " + fixed(1e3 * best.exchange_seconds, 1) + " to exchange, " +
           fixed(1e3 * best.update_seconds, 1) + " to update.\n";
   text += doubt_sentence(task, best);
+  text += noise_sentence(task);
   text += time_sentence(task, results);
   text += marginal_sentences(task, results);
   text += fixed(best.samples_per_second(), 1) + " samples per second, " +

@@ -25,6 +25,9 @@ void run(CLI::App& app, int count, char** words) {
   try {
     app.parse(count, words);
   } catch (const CLI::Success& request) {
+    if (app.get_subcommands().empty() && !app.remaining(true).empty()) {
+      throw std::invalid_argument(unexpected(app));
+    }
     app.exit(request);  // prints the help or the version
     return;
   } catch (const CLI::RuntimeError&) {

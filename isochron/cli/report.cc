@@ -112,6 +112,14 @@ void prepare_folder(const std::string& folder) {
   }
 }
 
+/// A log must not be written over, by whatever name.
+void check_not_log(const std::string& option, const std::string& file, const std::string& log) {
+  std::error_code error;  // a file that is not there is no log
+  if (!file.empty() && fs::equivalent(file, log, error)) {
+    throw std::invalid_argument(option + " is '" + file + "'; permitted: another file than the run log");
+  }
+}
+
 void run(Request& request) {
   if (!request.perfetto.empty() && request.runs.size() > 1) {
     throw std::invalid_argument(
@@ -123,6 +131,9 @@ void run(Request& request) {
   check_distinct_outputs({request.output.target(), request.html, request.perfetto});
   for (const std::string& path : request.runs) {
     (void)io::RunLogFollower(path);
+    check_not_log("--output", request.html, path);
+    check_not_log("--perfetto", request.perfetto, path);
+    check_not_log("--json", request.output.target(), path);
   }
   request.output.open();
   const auto html = request.html.empty() ? nullptr : open_output("--output", request.html);

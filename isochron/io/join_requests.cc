@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <iterator>
+#include <stdexcept>
 #include <string_view>
 #include <system_error>
 
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "isochron/core/error.h"
+#include "isochron/io/bounded_json.h"
 #include "isochron/io/output_file.h"
 
 namespace isochron::io {
@@ -20,6 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "join-";
 constexpr std::string_view kExtension = ".json";
 constexpr std::uintmax_t kMostBytes = 1 << 20;
+constexpr int kMaxDepth = 1;  // the root is 0, its words 1
 
 bool is_request(const fs::path& path) {
   const std::string name = path.filename().string();
@@ -32,12 +35,15 @@ JoinRequestFile parse(const fs::path& path) {
     throw Error("a request to join, " + path.string() + ", cannot be read or is above 1 MiB");
   }
   std::ifstream stream(path, std::ios::binary);
-  const auto json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
   JoinRequestFile request;
   try {
-    request.words = json.at("words").get<std::vector<std::string>>();
-    request.host = json.at("host").get<std::string>();
-  } catch (const nlohmann::json::exception& problem) {
+    const auto json = parse_bounded_json(text, kMaxDepth, "it is not JSON");
+    for (const auto& word : array_member(json, "words")) {
+      read(word, "words", request.words.emplace_back());
+    }
+    read_required(json, "host", request.host);
+  } catch (const std::invalid_argument& problem) {
     throw Error("a request to join, " + path.string() + ", is damaged: " + problem.what());
   }
   if (request.words.empty()) {

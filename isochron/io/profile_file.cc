@@ -2,9 +2,8 @@
 
 #include <stdexcept>
 
-#include <nlohmann/json.hpp>
-
 #include "isochron/core/trace/utf8.h"
+#include "isochron/io/bounded_json.h"
 #include "isochron/io/toml_fields.h"
 #include "isochron/io/toml_file.h"
 
@@ -16,7 +15,6 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20U;
 constexpr int kMaxDepth = 3;  // the root is 0, its points 1, one of them 2, its seconds 3
-constexpr std::int64_t kMaxInteger = std::int64_t{1} << 53U;
 
 [[noreturn]] void refuse(const std::string& message) {
   throw std::invalid_argument(message);
@@ -26,74 +24,26 @@ json parse_json(std::string_view text) {
   if (text.size() > kMaxBytes) {
     refuse("the file has more than " + std::to_string(kMaxBytes) + " bytes; permitted: at most that many");
   }
-  const auto limit_depth = [](int depth, json::parse_event_t event, const json&) {
-    const bool opens = event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
-    if (opens && depth > kMaxDepth) {
-      refuse("values are nested too deeply; permitted: " + std::to_string(kMaxDepth + 1) + " levels");
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, limit_depth);
-  } catch (const json::exception&) {
-    refuse("the file is not JSON; permitted: what 'isochron profile' wrote");
-  }
+  return parse_bounded_json(text, kMaxDepth, "the file is not JSON; permitted: what 'isochron profile' wrote");
 }
 
-const json* find(const json& object, const char* key, bool required) {
-  const auto found = object.find(key);
-  if (found == object.end() && required) {
-    refuse(std::string(key) + " is missing");
-  }
-  return found == object.end() ? nullptr : &*found;
-}
-
-void read_text(const json& object, const char* key, std::string& value) {
-  if (const json* const found = find(object, key, /*required=*/false)) {
-    if (!found->is_string()) {
-      refuse(std::string(key) + " is of another type; permitted: text");
-    }
-    value = one_line(to_utf8(found->get<std::string>()));
-  }
-}
-
-void read_number(const json& object, const char* key, double& value, bool required = false) {
-  if (const json* const found = find(object, key, required)) {
-    if (!found->is_number()) {
-      refuse(std::string(key) + " is of another type; permitted: a number");
-    }
-    value = found->get<double>();
-  }
-}
-
-void read_whole(const json& object, const char* key, std::int64_t& value, bool required = false) {
-  if (const json* const found = find(object, key, required)) {
-    if (!found->is_number_unsigned() || found->get<std::uint64_t>() > static_cast<std::uint64_t>(kMaxInteger)) {
-      refuse(std::string(key) + " is of another type or out of range; permitted: a whole number from 0 to 2^53");
-    }
-    value = found->get<std::int64_t>();
-  }
-}
-
-const json& object_at(const json& object, const char* key) {
-  const json& found = *find(object, key, /*required=*/true);
-  if (!found.is_object()) {
-    refuse(std::string(key) + " is of another type; permitted: an object");
-  }
-  return found;
+/// A name that is fit to be printed.
+void read_name(const json& object, const char* key, std::string& name) {
+  read_optional(object, key, name);
+  name = one_line(to_utf8(name));
 }
 
 plan::ProfilePoint read_point(const json& object) {
   if (!object.is_object()) {
-    refuse("points holds something else; permitted: objects");
+    refuse_type("points", "objects");
   }
   plan::ProfilePoint point;
-  read_whole(object, "batch", point.batch, /*required=*/true);
-  const json& seconds = object_at(object, "seconds");
-  read_number(seconds, "p50", point.p50_seconds, /*required=*/true);
-  read_number(seconds, "p90", point.p90_seconds, /*required=*/true);
-  read_number(object, "bytes", point.bytes);
-  read_whole(object, "readings", point.readings);
+  read_required(object, "batch", point.batch);
+  const json& seconds = object_member(object, "seconds");
+  read_required(seconds, "p50", point.p50_seconds);
+  read_required(seconds, "p90", point.p90_seconds);
+  read_optional(object, "bytes", point.bytes);
+  read_optional(object, "readings", point.readings);
   return point;
 }
 
@@ -102,27 +52,23 @@ plan::Profile read_profile(const json& root) {
     refuse("the file is not a JSON object; permitted: what 'isochron profile' wrote");
   }
   std::int64_t schema = 0;
-  read_whole(root, "schema", schema, /*required=*/true);
+  read_required(root, "schema", schema);
   if (schema != kProfileSchema) {
     refuse("schema is " + std::to_string(schema) + "; permitted: " + std::to_string(kProfileSchema));
   }
   plan::Profile profile;
-  read_text(root, "model", profile.model);
-  read_text(root, "dataset", profile.dataset);
-  read_whole(root, "dataset_size", profile.dataset_size);
-  read_text(root, "device", profile.device);
-  read_text(root, "machine", profile.machine);
-  read_number(root, "cores", profile.cores);
-  read_whole(root, "threads", profile.threads);
-  read_number(root, "parameter_bytes", profile.parameter_bytes, /*required=*/true);
-  read_number(root, "prepare_seconds", profile.prepare_seconds);
-  read_number(root, "update_seconds", profile.update_seconds);
-  read_number(root, "copy_seconds", profile.copy_seconds);
-  const json& points = *find(root, "points", /*required=*/true);
-  if (!points.is_array()) {
-    refuse("points is of another type; permitted: an array");
-  }
-  for (const json& point : points) {
+  read_name(root, "model", profile.model);
+  read_name(root, "dataset", profile.dataset);
+  read_optional(root, "dataset_size", profile.dataset_size);
+  read_name(root, "device", profile.device);
+  read_name(root, "machine", profile.machine);
+  read_optional(root, "cores", profile.cores);
+  read_optional(root, "threads", profile.threads);
+  read_required(root, "parameter_bytes", profile.parameter_bytes);
+  read_optional(root, "prepare_seconds", profile.prepare_seconds);
+  read_optional(root, "update_seconds", profile.update_seconds);
+  read_optional(root, "copy_seconds", profile.copy_seconds);
+  for (const json& point : array_member(root, "points")) {
     profile.points.push_back(read_point(point));
   }
   profile.validate();

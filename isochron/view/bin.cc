@@ -21,6 +21,7 @@ void Bin::merge(const Bin& next) {
   end = std::max(end, next.end);
   samples += next.samples;
   seconds.merge(next.seconds);
+  rate.merge(next.rate);
   balance.merge(next.balance);
   efficiency.merge(next.efficiency);
   loss.merge(next.loss);

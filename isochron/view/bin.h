@@ -28,6 +28,7 @@ struct Bin {
   double end = 0.0;
   double samples = 0.0;
   Spread seconds;  // of a step
+  Spread rate;     // samples per second
   Spread balance;
   Spread efficiency;
   Spread loss;

@@ -107,14 +107,6 @@ std::string progress(const RunView& view) {
     const double each = summary.seconds / static_cast<double>(std::max<std::int64_t>(1, summary.steps));
     text += ", about " + duration(each * static_cast<double>(total - done)) + " to go";
   }
-  return text;
-}
-
-std::string figures(const RunView& view) {
-  const Summary summary = view.summary();
-  std::string text = "all: " + grouped(summary.samples_per_second, 1) + " samples/s, step p50 " +
-                     duration(summary.step_seconds.p50) + " p99 " + duration(summary.step_seconds.p99) + ", balance " +
-                     grouped(summary.balance, 3) + ", efficiency " + grouped(summary.efficiency, 3);
   if (std::isfinite(summary.loss)) {
     text += ", loss " + grouped(summary.loss, 4);
   }
@@ -122,6 +114,18 @@ std::string figures(const RunView& view) {
     text += ", accuracy " + grouped(100.0 * summary.accuracy, 1) + " %";
   }
   return text;
+}
+
+/// Short, so that a line of figures fits into 80 characters.
+std::string rate(double samples_per_second) {
+  return grouped(samples_per_second, samples_per_second < 1000.0 ? 1 : 0) + " samples/s";
+}
+
+std::string figures(const RunView& view) {
+  const Summary summary = view.summary();
+  return "all: " + rate(summary.samples_per_second) + ", p50 " + duration(summary.step_seconds.p50) + " p99 " +
+         duration(summary.step_seconds.p99) + ", balance " + grouped(summary.balance, 3) + ", efficiency " +
+         grouped(summary.efficiency, 3);
 }
 
 std::string last_figures(const RunView& view) {
@@ -133,8 +137,8 @@ std::string last_figures(const RunView& view) {
   for (const WorkerStep& worker : step.workers) {
     samples += static_cast<double>(worker.batch);
   }
-  std::string text = "now: " + grouped(samples / step.seconds, 1) + " samples/s, step " + duration(step.seconds) +
-                     ", balance " + grouped(balance_of(step), 3) + ", efficiency " + grouped(efficiency_of(step), 3);
+  std::string text = "now: " + rate(samples / step.seconds) + ", step " + duration(step.seconds) + ", balance " +
+                     grouped(balance_of(step), 3) + ", efficiency " + grouped(efficiency_of(step), 3);
   if (step.learning_rate_factor != 1.0) {
     text += ", learning rate x" + grouped(step.learning_rate_factor, 3);
   }

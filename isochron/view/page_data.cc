@@ -11,51 +11,47 @@ namespace {
 
 using Bins = std::vector<const Bin*>;
 
+using Statistic = double (Spread::*)() const;
+
+/// One value per bin.
+template <class Value>
+std::vector<double> values_of(const Bins& bins, Value value) {
+  std::vector<double> values(bins.size());
+  std::ranges::transform(bins, values.begin(), [&](const Bin* bin) { return static_cast<double>(value(*bin)); });
+  return values;
+}
+
 template <class Value>
 std::string floats(const Bins& bins, Value value) {
-  std::vector<double> values(bins.size());
-  std::ranges::transform(bins, values.begin(), [&](const Bin* bin) { return value(*bin); });
-  return float_column(values);
+  return float_column(values_of(bins, value));
 }
 
 template <class Value>
 std::string doubles(const Bins& bins, Value value) {
-  std::vector<double> values(bins.size());
-  std::ranges::transform(bins, values.begin(), [&](const Bin* bin) { return static_cast<double>(value(*bin)); });
-  return double_column(values);
-}
-
-/// {"mean", "low", "high"}; the last two only where bins are wider than a step.
-std::string spread(const Bins& bins, bool exact, Spread Bin::* field) {
-  JsonObject object;
-  object.raw("mean", floats(bins, [&](const Bin& bin) { return (bin.*field).mean(); }));
-  if (!exact) {
-    object.raw("low", floats(bins, [&](const Bin& bin) { return (bin.*field).low(); }))
-        .raw("high", floats(bins, [&](const Bin& bin) { return (bin.*field).high(); }));
-  }
-  return object.str();
+  return double_column(values_of(bins, value));
 }
 
 /// One value per worker and bin, all bins of a worker together.
-template <class Value>
-std::string matrix(const Bins& bins, std::size_t workers, Value value) {
+std::string matrix(const Bins& bins, std::size_t workers, Spread Cell::* field, Statistic statistic) {
   static const Cell absent;
   std::vector<double> values;
   values.reserve(bins.size() * workers);
   for (std::size_t worker = 0; worker < workers; ++worker) {
     for (const Bin* const bin : bins) {
-      values.push_back(value(worker < bin->cells.size() ? bin->cells[worker] : absent));
+      const Cell& cell = worker < bin->cells.size() ? bin->cells[worker] : absent;
+      values.push_back(((cell.*field).*statistic)());
     }
   }
   return float_column(values);
 }
 
-std::string spread_matrix(const Bins& bins, std::size_t workers, bool exact, Spread Cell::* field) {
+/// {"mean", "low", "high"}; the last two only where bins are wider than a step. `column` writes one statistic.
+template <class Column>
+std::string spread(bool exact, Column column) {
   JsonObject object;
-  object.raw("mean", matrix(bins, workers, [&](const Cell& cell) { return (cell.*field).mean(); }));
+  object.raw("mean", column(&Spread::mean));
   if (!exact) {
-    object.raw("low", matrix(bins, workers, [&](const Cell& cell) { return (cell.*field).low(); }))
-        .raw("high", matrix(bins, workers, [&](const Cell& cell) { return (cell.*field).high(); }));
+    object.raw("low", column(&Spread::low)).raw("high", column(&Spread::high));
   }
   return object.str();
 }
@@ -69,12 +65,13 @@ bool has_offsets(const Bins& bins) {
 }
 
 std::string cells(const Bins& bins, std::size_t workers, bool exact) {
-  const auto mean = [&](Spread Cell::* field) {
-    return matrix(bins, workers, [field](const Cell& cell) { return (cell.*field).mean(); });
+  const auto mean = [&](Spread Cell::* field) { return matrix(bins, workers, field, &Spread::mean); };
+  const auto all = [&](Spread Cell::* field) {
+    return spread(exact, [&](Statistic statistic) { return matrix(bins, workers, field, statistic); });
   };
   JsonObject object;
-  object.raw("batch", spread_matrix(bins, workers, exact, &Cell::batch))
-      .raw("compute", spread_matrix(bins, workers, exact, &Cell::compute))
+  object.raw("batch", all(&Cell::batch))
+      .raw("compute", all(&Cell::compute))
       .raw("wait", mean(&Cell::wait))
       .raw("exchange", mean(&Cell::exchange));
   if (has_offsets(bins)) {
@@ -87,20 +84,26 @@ std::string timeline(const RunView& view, std::int64_t first_record) {
   Bins bins = view.timeline().bins();
   std::erase_if(bins, [&](const Bin* bin) { return bin->ordinal < first_record; });
   const bool exact = std::ranges::all_of(bins, [](const Bin* bin) { return bin->records == 1; });
+  const auto all = [&](Spread Bin::* field) {
+    return spread(exact, [&](Statistic statistic) {
+      return floats(bins, [&](const Bin& bin) { return ((bin.*field).*statistic)(); });
+    });
+  };
   return JsonObject()
       .integer("bins", bins.size())
       .integer("records", view.timeline().records())
       .flag("exact", exact)
-      .raw("count", floats(bins, [](const Bin& bin) { return static_cast<double>(bin.records); }))
+      .raw("count", floats(bins, [](const Bin& bin) { return bin.records; }))
       .raw("first_step", doubles(bins, [](const Bin& bin) { return bin.first_step; }))
       .raw("last_step", doubles(bins, [](const Bin& bin) { return bin.last_step; }))
       .raw("start", doubles(bins, [](const Bin& bin) { return bin.start; }))
       .raw("end", doubles(bins, [](const Bin& bin) { return bin.end; }))
       .raw("samples", floats(bins, [](const Bin& bin) { return bin.samples; }))
-      .raw("seconds", spread(bins, exact, &Bin::seconds))
-      .raw("balance", spread(bins, exact, &Bin::balance))
-      .raw("efficiency", spread(bins, exact, &Bin::efficiency))
-      .raw("loss", spread(bins, exact, &Bin::loss))
+      .raw("seconds", all(&Bin::seconds))
+      .raw("rate", all(&Bin::rate))
+      .raw("balance", all(&Bin::balance))
+      .raw("efficiency", all(&Bin::efficiency))
+      .raw("loss", all(&Bin::loss))
       .raw("cells", cells(bins, view.workers().size(), exact))
       .str();
 }

@@ -121,6 +121,7 @@ void RunView::add(const StepRecord& record) {
   bin.balance.add(balance_of(record));
   bin.efficiency.add(efficiency_of(record));
   add_workers(record, bin);
+  bin.rate.add(seconds > 0.0 ? bin.samples / seconds : kUnknown);
   balance_.merge(bin.balance);
   efficiency_.merge(bin.efficiency);
   samples_ += bin.samples;

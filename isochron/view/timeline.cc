@@ -97,11 +97,15 @@ void Timeline::unpin_all_but(std::size_t count) {
 }
 
 void Timeline::compact() {
-  unpin_all_but(capacity() / kPinnedShare);
-  while (settled_.size() + tail_.size() > capacity() / 4 * 3) {
-    width_ *= 2;
+  const auto settle_anew = [this] {
     std::vector<Bin> old = std::exchange(settled_, {});
     std::ranges::for_each(old, [&](Bin& bin) { settle(std::move(bin)); });
+  };
+  unpin_all_but(capacity() / kPinnedShare);
+  settle_anew();  // what gave way may be room enough
+  while (settled_.size() + tail_.size() > capacity() / 4 * 3) {
+    width_ *= 2;
+    settle_anew();
   }
 }
 

@@ -45,10 +45,11 @@ def balance(runs: Run | Sequence[Run], axes: Axes | None = None, over: Over = "s
 def loss(runs: Run | Sequence[Run], axes: Axes | None = None, over: Over = "seconds") -> Axes:
     """Training loss; evaluations on the test set as marks of the same colour."""
     axes = _per_step(runs, lambda record: record.get("loss"), "loss", axes, over)
-    for run, line in zip(_listed(runs), axes.get_lines()):
+    listed = _listed(runs)
+    for place, run in enumerate(listed):
         points = [(record[over], record["loss"]) for record in run.evaluation_records if record.get("loss") is not None]
         if points:
-            axes.plot(*zip(*points), "o", color=line.get_color(), label=f"{run.label}, test")
+            axes.plot(*zip(*points), "o", color=_colour(place, len(listed)), label=f"{run.label}, test")
     _legend(axes, 2)
     return axes
 
@@ -56,16 +57,17 @@ def loss(runs: Run | Sequence[Run], axes: Axes | None = None, over: Over = "seco
 def accuracy(runs: Run | Sequence[Run], axes: Axes | None = None, over: Over = "seconds") -> Axes:
     """Accuracy on the test set, over training time by default: the curve that says which run is better."""
     axes = _new_axes(axes)
-    for run in _listed(runs):
+    listed = _listed(runs)
+    for place, run in enumerate(listed):
         points = [(record[over], record["accuracy"]) for record in run.evaluation_records
                   if record.get("accuracy") is not None]  # fmt: skip
-        axes.plot(*(zip(*points) if points else ([], [])), "o-", label=run.label)
+        axes.plot(*(zip(*points) if points else ([], [])), "o-", label=run.label, color=_colour(place, len(listed)))
     _finish(axes, over, "test accuracy")
     return axes
 
 
 def overview(runs: Run | Sequence[Run]) -> Figure:
-    """Batch sizes of the last run, and times, balance and loss of all."""
+    """Batch sizes of the last run, and times, balance and loss of all. Without a loss: the last run's worker times."""
     import matplotlib.pyplot
 
     listed = _listed(runs)
@@ -73,7 +75,10 @@ def overview(runs: Run | Sequence[Run]) -> Figure:
     batch_sizes(listed[-1], grid[0][0]).set_title(listed[-1].label)
     step_times(listed, grid[0][1])
     balance(listed, grid[1][0])
-    loss(listed, grid[1][1])
+    if any(record.get("loss") is not None for run in listed for record in run.step_records):
+        loss(listed, grid[1][1])
+    else:
+        worker_times(listed[-1], grid[1][1])
     return figure
 
 
@@ -82,6 +87,18 @@ def _listed(runs: Run | Iterable[Run]) -> list[Run]:
     if not listed:
         raise ValueError("there is no run; permitted: one or more")
     return listed
+
+
+# Okabe and Ito's, which the colour-blind tell apart: the report's colours.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b88600", "#4aa8dc", "#7a5195", "#222222")
+
+
+def _colour(place: int, count: int) -> Any:
+    if count <= len(_COLOURS):
+        return _COLOURS[place]
+    import matplotlib
+
+    return matplotlib.colormaps["cividis"](place / (count - 1))
 
 
 def _new_axes(axes: Axes | None) -> Axes:
@@ -103,9 +120,10 @@ def _per_step(runs: Run | Sequence[Run], value: Any, name: str, axes: Axes | Non
     if over not in ("step", "seconds"):
         raise ValueError(f"over is {over!r}; permitted: step, seconds")
     axes = _new_axes(axes)
-    for run in _listed(runs):
+    listed = _listed(runs)
+    for place, run in enumerate(listed):
         points = [(_place(record, over), value(record)) for record in run.step_records if value(record) is not None]
-        axes.plot(*(zip(*points) if points else ([], [])), label=run.label)
+        axes.plot(*(zip(*points) if points else ([], [])), label=run.label, color=_colour(place, len(listed)))
     _finish(axes, over, name)
     return axes
 
@@ -119,10 +137,10 @@ def _per_worker(run: Run, key: str, name: str, axes: Axes | None) -> Axes:
             steps.append(record["step"])
             values.append(float("nan") if value is None else value)
     names = run.worker_names
-    for worker, (steps, values) in sorted(series.items()):
-        axes.plot(steps, values, label=names.get(worker, f"worker {worker}"))
-    for event in run.event_records:
-        axes.axvline(event["step"], color="grey", linewidth=0.8, linestyle=":")
+    for place, (worker, (steps, values)) in enumerate(sorted(series.items())):
+        axes.plot(steps, values, label=names.get(worker, f"worker {worker}"), color=_colour(place, len(series)))
+    for step in sorted({event["step"] for event in run.event_records}):
+        axes.axvline(step, color="grey", linewidth=0.8, linestyle=":")
     _finish(axes, "step", name)
     return axes
 
@@ -136,5 +154,5 @@ def _finish(axes: Axes, over: Over, name: str) -> None:
 
 def _legend(axes: Axes, least: int) -> None:
     """None where it would be empty, or too long to be of use."""
-    if least <= len(axes.get_lines()) <= 16:
+    if least <= len(axes.get_legend_handles_labels()[0]) <= 16:
         axes.legend(fontsize="small")

@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
@@ -39,10 +38,8 @@ class ViewProgramTest : public ShellTest {
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
   }
   void expect_refusal(const std::string& arguments, const std::string& message) const {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.status, 2) << arguments;
-    EXPECT_THAT(outcome.errors, StartsWith("isochron: " + message));
-    EXPECT_THAT(outcome.output, IsEmpty());
+    SCOPED_TRACE(arguments);
+    expect_refused(run(arguments), message);
   }
 };
 
@@ -91,6 +88,13 @@ TEST_F(ViewProgramTest, RefusesWhatItCannotDraw) {
   expect_refusal("report run.uniform.jsonl run.isochron.jsonl --perfetto t.json", "--perfetto is given with 2 RUNs");
   expect_refusal("report run.uniform.jsonl --tensorboard run.uniform.jsonl", "--tensorboard is 'run.uniform.jsonl'; ");
   expect_refusal("report run.uniform.jsonl -o same --json same", "'same' is given for two outputs");
+  const std::string log = content(folder_ / "run.uniform.jsonl");
+  for (const std::string option : {"--output", "--perfetto", "--json"}) {
+    expect_refusal(
+        "report run.uniform.jsonl " + option + " ./run.uniform.jsonl",
+        option + " is './run.uniform.jsonl'; permitted: another file than the run log");
+  }
+  EXPECT_EQ(content(folder_ / "run.uniform.jsonl"), log);
   expect_refusal("top none.jsonl", "RUN is 'none.jsonl'; permitted: ");
   expect_refusal("serve none.jsonl", "RUN is 'none.jsonl'; permitted: ");
   expect_refusal("serve run.uniform.jsonl --port 70000", "--port is '70000'; permitted: ");

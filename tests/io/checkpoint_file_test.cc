@@ -7,13 +7,12 @@
 #include <sstream>
 #include <string>
 
+#include "tests/failure.h"
 #include "tests/own_path.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include "isochron/core/error.h"
 
 namespace isochron::io {
 namespace {
@@ -24,17 +23,6 @@ using testing::StartsWith;
 
 std::span<const std::byte> bytes(std::string_view text) {
   return std::as_bytes(std::span(text));
-}
-
-/// The text of the isochron::Error that `action` throws.
-template <class Action>
-std::string failure(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was refused";
 }
 
 class CheckpointFileTest : public testing::Test {

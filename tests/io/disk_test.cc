@@ -6,13 +6,13 @@
 #include <optional>
 #include <string>
 
+#include "tests/failure.h"
 #include "tests/own_path.h"
 #include "tests/small_disk.h"
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "isochron/core/error.h"
 #include "isochron/io/checkpoint_file.h"
 #include "isochron/io/output_file.h"
 #include "isochron/io/run_log_file.h"
@@ -22,17 +22,6 @@ namespace isochron::io {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The text of the isochron::Error that `action` throws.
-template <class Action>
-std::string failure(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
 
 void write_checkpoint(const fs::path& path, const std::string& text) {
   const PartLayout layout{.type = "text", .sizes = {std::ssize(text)}};

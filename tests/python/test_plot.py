@@ -56,7 +56,15 @@ def test_refuses_what_makes_no_picture(run):
         isochron.plot.loss(run, over="epoch")
 
 
+def test_workers_are_named_however_many_events_there_were(lines, write_log):
+    event = next(line for line in lines if line["type"] == "event")
+    run = isochron.read_run(write_log(lines + [{**event, "step": step} for step in range(2, 40)]))
+    names = [text.get_text() for text in isochron.plot.batch_sizes(run).get_legend().get_texts()]
+    assert names == ["fast", "slow", "late"]
+
+
 def test_an_overview_of_what_the_program_writes(program_log, tmp_path):
     figure = isochron.plot.overview(isochron.read_run(program_log))
+    assert figure.axes[3].get_ylabel() == "seconds to compute"  # a simulated run has no loss
     figure.savefig(tmp_path / "overview.png")
     assert (tmp_path / "overview.png").stat().st_size > 10_000

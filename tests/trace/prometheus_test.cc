@@ -1,5 +1,9 @@
 #include "isochron/core/trace/prometheus.h"
 
+#include <fstream>
+#include <iterator>
+#include <regex>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,6 +49,19 @@ TEST(PrometheusTest, DescribesTheLastStepAndTheTotals) {
   EXPECT_THAT(text, HasSubstr("\nisochron_batch_size{worker=\"fast\",kind=\"gpu\"} 96\n"));
   EXPECT_THAT(text, HasSubstr("\nisochron_compute_seconds{worker=\"slow\",kind=\"cpu\"} 4\n"));
   EXPECT_THAT(text, HasSubstr("\nisochron_wait_seconds{worker=\"fast\",kind=\"gpu\"} 2\n"));
+}
+
+// The dashboard in docs/grafana asks for what there is.
+TEST(PrometheusTest, HasWhatTheDashboardShows) {
+  std::ifstream stream(ISOCHRON_DASHBOARD);
+  const std::string dashboard{std::istreambuf_iterator<char>(stream), {}};
+  const std::string text = PrometheusMetrics(two_workers()).text();
+  const std::regex name("isochron_[a-z_]+");
+  int names = 0;
+  for (std::sregex_iterator found(dashboard.begin(), dashboard.end(), name), end; found != end; ++found, ++names) {
+    EXPECT_THAT(text, HasSubstr("# TYPE " + found->str() + ' '));
+  }
+  EXPECT_GT(names, 10);
 }
 
 TEST(PrometheusTest, EscapesLabelValues) {

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The report in a browser: what it shows, how it is used, on a wide screen and on a phone, light and dark."""
 
+import json
+
 from browser import browser, check, colours, parse_options, run, scratch, silent_page, window
 
 FIGURES = ("batches", "times", "gantt", "balance", "efficiency", "speed", "curves")
@@ -60,6 +62,8 @@ def check_content(page):
     for figure in FIGURES:
         check(page.locator(f"#{figure} canvas").is_visible(), figure)
         check(colours(page, f"#{figure} canvas") > 3, f"{figure} is empty")
+    marks = page.inner_text("#marks")
+    check("S speed" in marks and "D kill" in marks and "s new split (speed-changed)" in marks, marks)
     check(not page.locator("#accuracy").is_visible(), "there was no evaluation, so there is nothing to show")
 
 
@@ -141,6 +145,53 @@ def check_notes(page):
     page.click("#all")
 
 
+def check_buttons(page):
+    """What a finger has instead of the keyboard."""
+    page.get_by_role("button", name="Zoom in").tap()
+    check(window(page) == [75, 224], window(page))
+    page.get_by_role("button", name="Later").tap()
+    check(window(page)[0] > 75, "moved")
+    page.get_by_role("button", name="All").tap()
+    check(window(page) == [0, 299], "all")
+
+
+def trained_lines(policy, seconds):
+    """Ten steps of a worker, evaluated in the middle and after the last."""
+    yield {"type": "run", "schema": 1, "program": "train", "version": "1", "policy": policy, "cluster": "c",
+           "global_batch": 8, "seed": 1, "workers": [{"id": 0, "name": "w0", "kind": "cpu"}]}  # fmt: skip
+    for step in range(10):
+        yield {"type": "step", "step": step, "start": step * seconds, "seconds": seconds, "workers": [0],
+               "batch_sizes": [8], "starts": [step * seconds], "compute_seconds": [seconds], "wait_seconds": [0],
+               "exchange_seconds": [0], "learning_rate_factor": 1, "changed": False, "reason": "kept",
+               "loss": 2 / (step + 1)}  # fmt: skip
+        if step in (4, 9):
+            yield {"type": "evaluation", "step": step + 1, "seconds": (step + 1) * seconds, "loss": 1 / (step + 1),
+                   "accuracy": 0.09 * (step + 1)}  # fmt: skip
+
+
+def write_trained_report(isochron, folder):
+    for policy, seconds in (("uniform", 0.2), ("isochron", 0.1)):
+        lines = trained_lines(policy, seconds)
+        (folder / f"{policy}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run(isochron, "report", "uniform.jsonl", "isochron.jsonl", "-o", "trained.html", folder=folder)
+    return (folder / "trained.html").as_uri()
+
+
+def check_learning(page):
+    """Loss and accuracy of both runs; the last evaluation, after the last step, is on the axis."""
+    for axis, end in (("steps", 10), ("time", 2)):
+        page.click(f"input[name=axis][value={axis}]")
+        check(window(page) == [0, end], f"{axis}: {window(page)}")
+        for figure, last in (("test-loss", "0.1000"), ("accuracy", "90.0 %")):
+            over = page.locator(f"#{figure} .u-over")
+            over.scroll_into_view_if_needed()
+            box = over.bounding_box()
+            over.hover(position={"x": box["width"] - 2, "y": 40})
+            text = page.inner_text(f"#{figure} output")
+            check(f"uniform: {last}" in text and f"isochron: {last}" in text, text)
+    check(colours(page, "#loss canvas") > 3, "the training loss is drawn")
+
+
 def check_fits(page):
     width = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
     check(width[0] <= width[1], f"the page is {width[0]} wide in a window of {width[1]}")
@@ -187,11 +238,14 @@ def main():
             page.locator("section", has=page.locator("#gantt")).screenshot(path=options.pictures / "gantt-dark.png")
         with silent_page(running, address, color_scheme="dark", **desk) as page:
             page.screenshot(path=options.pictures / "report-dark.png", clip=TOP, full_page=True)
-        phone = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "has_touch": True}
+        phone = {"viewport": {"width": 375, "height": 740}, "device_scale_factor": 2, "has_touch": True}
         with silent_page(running, address, **phone) as page:
             check_content(page)
             check_fits(page)
+            check_buttons(page)
             page.screenshot(path=options.pictures / "report-phone.png")
+        with silent_page(running, write_trained_report(options.isochron, folder), **desk) as page:
+            check_learning(page)
         with silent_page(running, write_long_report(options.isochron, folder), **desk) as page:
             check_long_run(page)
 

@@ -66,11 +66,7 @@ TEST_F(ProfileProgramTest, SeveralWorkersMeasureAtOnceAndOneWrites) {
 TEST_F(ProfileProgramTest, SaysWhatIsNotPermitted) {
   const auto expect_refusal = [this](const std::string& words, const std::string& message) {
     SCOPED_TRACE(words);
-    const Outcome outcome = run("profile --dataset synthetic " + words);
-    EXPECT_EQ(outcome.status, 2);
-    EXPECT_THAT(outcome.output, IsEmpty());
-    EXPECT_THAT(outcome.errors, StartsWith("isochron: " + message));
-    EXPECT_THAT(outcome.errors, HasSubstr("\nTry 'isochron profile --help'\n"));
+    expect_refused(run("profile --dataset synthetic " + words), message);
   };
   expect_refusal("", "--output");
   expect_refusal("-o none/p.json", "--output is 'none/p.json'; permitted: a file that can be written");
