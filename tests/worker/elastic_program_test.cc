@@ -11,6 +11,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "isochron/core/error.h"
+#include "isochron/emulate/network.h"
+#include "isochron/emulate/owner.h"
 #include "isochron/io/run_log_reader.h"
 
 namespace isochron::worker {
@@ -119,6 +122,37 @@ TEST_F(ElasticProgramTest, AStoppedWorkerIsPutOut) {
   EXPECT_THAT(events(), Contains("evicted w2"));
   EXPECT_THAT(outcome.errors, HasSubstr("has kept the others waiting for"));
   expect_proven_ledger();
+}
+
+// A worker whose network takes nothing any more lives and computes, and sees all others as silent: it could kill them
+// as well as they could kill it. The larger part goes on; of equal halves, the one with the first worker.
+TEST_F(ElasticProgramTest, AWorkerWhoseNetworkFailsIsPutOut) {
+  try {
+    const emulate::Network probe(emulate::owner_name() + "-probe", {{.bytes_per_second = 1e9}});
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  struct Case {
+    int workers;
+    int cut_off;
+  };
+  for (const auto [workers, cut_off] : {Case{3, 0}, Case{2, 1}}) {
+    SCOPED_TRACE(std::to_string(cut_off) + " of " + std::to_string(workers));
+    const std::string name = "w-" + std::to_string(cut_off);
+    std::ofstream(folder_ / "cluster.toml")
+        << "[[worker]]\nname = 'w'\ncount = " << workers << "\ncores = 0.5\nnetwork = { rate = \"1gbit\" }\n";
+    const Outcome outcome = script(
+        "--cluster cluster.toml -- " + kTrain + "--steps 40 --timeout 3",
+        "after 10; ip -n $(basename isochron-*)-" + std::to_string(cut_off) + " link set eth0 down");
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    EXPECT_EQ(last_step(), 39);
+    EXPECT_THAT(events(), Contains("evicted " + name)) << outcome.errors;
+    EXPECT_THAT(
+        outcome.errors,
+        testing::ContainsRegex("rank " + std::to_string(cut_off) + " on [^ ]+ .process [0-9]+. has kept the others"));
+    expect_proven_ledger();
+    fs::remove(folder_ / "run.jsonl");
+  }
 }
 
 TEST_F(ElasticProgramTest, WithoutRecoveryTheJobStartsAgainFromItsCheckpoint) {
