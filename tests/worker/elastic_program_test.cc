@@ -60,6 +60,19 @@ class ElasticProgramTest : public ShellTest {
     return events;
   }
 
+  // With so many workers.
+  [[nodiscard]] StepRecord first_step_of(std::size_t workers) const {
+    std::ifstream stream(folder_ / "run.jsonl");
+    io::RunLogReader reader(stream, "run.jsonl");
+    while (const auto line = reader.next()) {
+      const auto* const step = std::get_if<StepRecord>(&*line);
+      if (step != nullptr && step->workers.size() == workers) {
+        return *step;
+      }
+    }
+    return {};
+  }
+
   [[nodiscard]] std::int64_t last_step() const {
     std::ifstream stream(folder_ / "run.jsonl");
     io::RunLogReader reader(stream, "run.jsonl");
@@ -101,6 +114,11 @@ TEST_F(ElasticProgramTest, AWorkerIsAddedOnRequest) {
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_EQ(last_step(), 99);
   EXPECT_THAT(events(), Contains("join w2"));
+  // Its first share is a cautious one.
+  const std::vector<WorkerStep> shares = first_step_of(3).workers;
+  ASSERT_EQ(shares.size(), 3U);
+  EXPECT_GE(shares[2].batch, 1);
+  EXPECT_LE(shares[2].batch, std::max(shares[0].batch, shares[1].batch));
   expect_proven_ledger();
 }
 
