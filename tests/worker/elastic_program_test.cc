@@ -209,5 +209,23 @@ event = "join"
   expect_proven_ledger();
 }
 
+// Two come at once and one goes.
+TEST_F(ElasticProgramTest, WorkersJoinAndLeaveWhenTheClustersFileIsWrittenAnew) {
+  const std::string worker = "[[worker]]\ncores = 0.5\nname = ";
+  std::ofstream(folder_ / "cluster.toml") << worker << "'a'\n" << worker << "'b'\n";
+  std::ofstream(folder_ / "next.toml") << worker << "'c'\n" << worker << "'d'\n" << worker << "'a'\n";
+  const Outcome outcome = script(
+      "--cluster cluster.toml -- " + kTrain,
+      "said() { until grep -q \"$1\" $2; do sleep 0.05; done; };"
+      "after 10; echo 'workers = 7' >half; mv half cluster.toml; said 'is left out' '" +
+          folder_.string() +
+          ".captured.err'; mv next.toml cluster.toml;"
+          "said '\"join\".*\"c\"' run.jsonl; said '\"join\".*\"d\"' run.jsonl; kill -TERM $(launcher)");
+  ASSERT_EQ(outcome.status, 143) << outcome.errors;
+  EXPECT_THAT(events(), testing::UnorderedElementsAre("death b", "join c", "join d")) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("the cluster's file has changed and is left out"));
+  expect_proven_ledger();
+}
+
 }  // namespace
 }  // namespace isochron::worker
