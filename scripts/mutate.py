@@ -89,7 +89,7 @@ def judge(mutation):
 
 
 def in_overlay(number):
-    """Runs judge() for one mutation in a copy of the tree; its status and output. What it leaves running ends with it."""
+    """Runs judge() for one mutation in a copy of the tree: status and output. What it leaves running ends with it."""
     with tempfile.TemporaryDirectory() as scratch:
         for folder in ("upper", "work"):
             (pathlib.Path(scratch) / folder).mkdir()
