@@ -2,8 +2,9 @@
 """How long the workers of a job wait when another one joins, and how soon it has its share.
 
 Every round starts workers by `isochron launch`, asks for one more by `--attach`, and reads the run log: the time from
-the end of the last step without the newcomer to the end of the first with it, less one step. It holds one transfer of
-the state; a second model with a larger state shows what that costs. Prints the medians; --json FILE writes the figures.
+the start of the last step without the newcomer to the start of the first with it, less one step. It holds one
+transfer of the state; a second model with a larger state shows what that costs. Prints the medians; --json FILE writes
+the figures.
 """
 
 import argparse
@@ -45,8 +46,8 @@ def steps_of(lines, workers):
     return [line for line in lines if line["type"] == "step" and len(line["workers"]) == workers]
 
 
-def end_of(step):
-    return step["start"] + step["seconds"]
+def start_of(step):
+    return step["starts"][0]  # by the first worker's clock, which saw all steps
 
 
 def steps_until_balanced(steps, tolerance):
@@ -71,10 +72,10 @@ def one_round(model, workers):
         process.terminate()
         process.wait()
     before, after = steps_of(lines, workers), steps_of(lines, workers + 1)
-    step = statistics.median(line["seconds"] for line in before[3:])
+    step = statistics.median(start_of(b) - start_of(a) for a, b in zip(before[3:], before[4:]))
     return {
         "step_seconds": step,
-        "waited_seconds": end_of(after[0]) - end_of(before[-1]) - after[0]["seconds"],
+        "waited_seconds": start_of(after[0]) - start_of(before[-1]) - step,
         "steps_until_balanced": steps_until_balanced(after, 0.25),
     }
 
