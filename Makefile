@@ -4,7 +4,7 @@ seconds ?= 60  # of `make fuzz`, per target
 seeds ?= 20  # of `make chaos`
 steps ?= 300  # of each of them
 
-.PHONY: all program setup demo data test asan tsan core-only chaos fuzz lint analyze format bench golden test-count clean help
+.PHONY: all program setup demo data test asan tsan core-only chaos mutate fuzz lint analyze format bench golden test-count clean help
 
 all: setup ## build everything; the program is build/isochron
 	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
@@ -37,6 +37,9 @@ asan tsan core-only: setup ## build and run the tests with this preset
 
 chaos: all ## kill, stop, starve and add workers at random: seeds=20 runs of steps=300
 	ISOCHRON_CHAOS_SEEDS=$(seeds) ISOCHRON_CHAOS_STEPS=$(steps) build/dev/bin/elastic_test --gtest_filter='*Chaos'
+
+mutate: all ## switch off one protection after the other and expect a test to notice: only=WORD of docs/guarantees.md
+	@scripts/mutate.py --only '$(only)'
 
 fuzz: setup ## run every fuzz target for seconds=60
 	@scripts/test.py fuzz --fuzz-seconds $(seconds)

@@ -19,6 +19,7 @@ check() {
 check format scripts/lint/format.sh
 check tree scripts/lint/tree.py
 check layers scripts/lint/layers.py
+check mutations scripts/mutate.py --check
 check headers scripts/lint/headers.py
 check tidy scripts/lint/tidy.py
 [ "$failed" = 0 ]

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -72,6 +73,25 @@ sim::ClusterSpec cluster_of(const Request& request) {
   return emulate::fit_to_machine(cluster, emulate::machine_cores());
 }
 
+/// The cluster of a file, each time that it was written anew.
+std::function<std::optional<sim::ClusterSpec>()> watch_file(
+    const std::string& file, const std::function<void(const std::string&)>& say) {
+  return [file, say, seen = std::filesystem::last_write_time(file)]() mutable -> std::optional<sim::ClusterSpec> {
+    std::error_code gone;  // for a moment, while an editor puts another one in its place
+    const auto now = std::filesystem::last_write_time(file, gone);
+    if (gone || now == seen) {
+      return std::nullopt;
+    }
+    seen = now;
+    try {
+      return load_cluster(file, 0);
+    } catch (const std::exception& error) {
+      say("the cluster's file has changed and is left out: " + std::string(error.what()));
+      return std::nullopt;
+    }
+  };
+}
+
 /// A command of this program becomes this program with that command.
 std::vector<std::string> words_of(const std::vector<std::string>& command, const CLI::App& program) {
   const auto is_named = [&command](const CLI::App* candidate) { return candidate->get_name() == command.front(); };
@@ -134,6 +154,9 @@ void run(const Request& request, const CLI::App& program) {
   if (!request.cluster.empty()) {
     options.cluster = cluster_of(request);
     options.workers = static_cast<std::int64_t>(options.cluster->workers.size());
+    if (is_cluster_file(request.cluster)) {
+      options.changed_cluster = watch_file(request.cluster, options.say);
+    }
   } else if (request.workers == 0) {
     throw std::invalid_argument("the number of workers is missing; permitted: -n N, or --cluster");
   }
@@ -181,7 +204,10 @@ void add_launch(CLI::App& program) {
   command->add_option("COMMAND", request->command, "What each worker runs: a command of isochron, or any program");
   command->footer(
       "A built-in cluster is scaled to this machine: no worker gets more than one core, all together not more than\n"
-      "three quarters of the machine. A file is taken literally. The exit status is the job's.\n"
+      "three quarters of the machine. A file is taken literally, and again whenever it is written anew: workers that "
+      "are\n"
+      "new in it join, those that are gone from it are killed, and all get the cores it says. The exit status is the\n"
+      "job's.\n"
       "Examples:\n"
       "  isochron launch -n 4 -- train --global-batch 128\n"
       "  isochron launch --cluster hl8 -- train --global-batch 512\n"

@@ -8,6 +8,7 @@
 #include <mpi.h>
 
 #include "isochron/comm/mpi_call.h"
+#include "isochron/comm/quorum.h"
 #include "isochron/comm/ulfm.h"
 
 namespace isochron {
@@ -132,6 +133,7 @@ void Progress::start(Operation operation) {
   in_flight_.push_back({std::move(operation), {}, now, now});
   InFlight& flight = in_flight_.back();
   flight.deadline += flight.operation.timeout;
+  last_timeout_ = flight.operation.timeout;
   try {
     flight.operation.start(comm_, flight.requests);
   } catch (const std::exception& error) {
@@ -235,8 +237,18 @@ void Progress::answer_questions() {
     questions.swap(questions_);
   }
   for (auto& question : questions) {
-    question.set_value(pick_suspects(roll_call_.ask(collectives_started_, kRollCallPatience)));
+    question.set_value(pick_suspects(find_missing()));
   }
+}
+
+std::vector<RollCall::Missing> Progress::find_missing() {
+  auto missing = roll_call_.ask(collectives_started_, kRollCallPatience);
+  if (is_outvoted(missing, failed_ranks(comm_), roll_call_.size())) {
+    // This side may be the one that is cut off. The others, who are more, have the time to say so, and to end this
+    // process before it blames them.
+    missing = roll_call_.ask(collectives_started_, kRollCallPatience + last_timeout_);
+  }
+  return missing;
 }
 
 TimeoutError Progress::timed_out(const Operation& operation) {
@@ -246,7 +258,7 @@ TimeoutError Progress::timed_out(const Operation& operation) {
     peers.push_back(roll_call_.peer(operation.peer));
     text += ", waiting for " + named(peers.back());
   } else if (operation.partners == Operation::Partners::kAll) {
-    const auto missing = roll_call_.ask(collectives_started_, kRollCallPatience);
+    const auto missing = find_missing();
     for (const auto& [peer, started] : missing) {
       text += (peers.empty() ? ", waiting for " : ", ") + named(peer);
       text += !started ? " (silent)"

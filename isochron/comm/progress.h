@@ -68,7 +68,7 @@ class Progress {
   void abort();
 
   // Those who keep the others waiting: who is silent, or else who is furthest behind; one whose communication has
-  // failed is ahead of everybody. May take a second.
+  // failed is ahead of everybody. May take a second; where most of the others are silent, the time-out beyond that.
   std::vector<Peer> suspects();
 
   int rank() const { return roll_call_.rank(); }
@@ -93,6 +93,8 @@ class Progress {
   void check_deadlines(Clock::time_point now);
   void check_patience(Clock::time_point now);
   void answer_questions();
+  // Who is missing from the collective under way, by those who may say so.
+  std::vector<RollCall::Missing> find_missing();
   TimeoutError timed_out(const Operation& operation);
   PeerLostError lost(const Operation& operation, const std::string& reason) const;
   void fail(std::exception_ptr error);
@@ -104,6 +106,7 @@ class Progress {
   bool told_ = false;  // since something last ended
   RollCall roll_call_;
   std::int64_t collectives_started_ = 0;
+  std::chrono::milliseconds last_timeout_{0};  // of the operation that was started last
   std::list<InFlight> in_flight_;
   std::exception_ptr failure_;
 

@@ -206,10 +206,8 @@ CpuGroups::CpuGroups(const CgroupTree& tree, const std::string& name, const std:
     if (version_ == 2) {
       divide_cpu(folder_);
     }
-    for (std::size_t worker = 0; worker < quotas.size(); ++worker) {
-      make_folder(folder(worker));
-      set_quota(version_, folder(worker), quotas[worker]);
-      check_joining(folder(worker));
+    for (const Quota& quota : quotas) {
+      add(quota);
     }
   } catch (...) {
     remove_group(folder_);
@@ -219,6 +217,14 @@ CpuGroups::CpuGroups(const CgroupTree& tree, const std::string& name, const std:
 
 CpuGroups::~CpuGroups() {
   remove_group(folder_);
+}
+
+void CpuGroups::add(const Quota& quota) {
+  const fs::path group = folder(workers_);
+  make_folder(group);
+  set_quota(version_, group, quota);
+  check_joining(group);
+  ++workers_;
 }
 
 void CpuGroups::limit(std::size_t worker, const Quota& quota) {

@@ -34,8 +34,11 @@ class CpuGroups : public CpuLimiter {
   /// Kills whatever still runs in the groups and removes them.
   ~CpuGroups() override;
 
+  /// Throws isochron::Error.
+  void add(const Quota& quota) override;
   /// Processes are in the group from before they begin.
   void watch(std::size_t /*worker*/, const WorkerProcess& /*process*/) override {}
+  void forget(std::size_t /*worker*/) override {}
   void limit(std::size_t worker, const Quota& quota) override;
   /// For join_cgroup, and for reading what the kernel counts (cpu.stat).
   [[nodiscard]] std::filesystem::path folder(std::size_t worker) const;
@@ -43,6 +46,7 @@ class CpuGroups : public CpuLimiter {
  private:
   int version_;
   std::filesystem::path folder_;
+  std::size_t workers_ = 0;
 };
 
 /// Moves this process; throws isochron::Error.

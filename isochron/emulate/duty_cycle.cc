@@ -51,9 +51,7 @@ void run_cycle(
 
 DutyCycle::DutyCycle(const std::vector<Quota>& quotas) {
   for (const Quota& quota : quotas) {
-    shares_.push_back(std::make_unique<Share>());
-    shares_.back()->period = quota.period;
-    shares_.back()->microseconds = quota.microseconds;
+    shares_.push_back(share_of(quota));
   }
 }
 
@@ -61,6 +59,21 @@ DutyCycle::~DutyCycle() {
   for (const auto& share : shares_) {
     share->thread.request_stop();
   }
+}
+
+std::unique_ptr<DutyCycle::Share> DutyCycle::share_of(const Quota& quota) {
+  auto share = std::make_unique<Share>();
+  share->period = quota.period;
+  share->microseconds = quota.microseconds;
+  return share;
+}
+
+void DutyCycle::add(const Quota& quota) {
+  shares_.push_back(share_of(quota));
+}
+
+void DutyCycle::forget(std::size_t worker) {
+  shares_[worker]->thread = {};
 }
 
 void DutyCycle::watch(std::size_t worker, const WorkerProcess& process) {

@@ -22,8 +22,11 @@ class DutyCycle : public CpuLimiter {
   /// Lets all workers run.
   ~DutyCycle() override;
 
+  void add(const Quota& quota) override;
   /// Starts a thread.
   void watch(std::size_t worker, const WorkerProcess& process) override;
+  /// Waits for its end, a period at most.
+  void forget(std::size_t worker) override;
   /// Holds from the worker's next period on.
   void limit(std::size_t worker, const Quota& quota) override;
 
@@ -33,6 +36,8 @@ class DutyCycle : public CpuLimiter {
     std::atomic<std::int64_t> microseconds = 0;
     std::jthread thread;
   };
+  static std::unique_ptr<Share> share_of(const Quota& quota);
+
   std::vector<std::unique_ptr<Share>> shares_;
 };
 

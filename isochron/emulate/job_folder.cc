@@ -150,6 +150,9 @@ std::vector<std::string> read_command(const fs::path& folder) {
 std::vector<std::string> words_to_join(const fs::path& folder, std::size_t worker) {
   std::vector<std::string> words = read_command(folder);
   // After "isochron enter FOLDER".
+  if (words.size() < 3) {
+    throw Error((folder / "command").string() + " is damaged: it has " + std::to_string(words.size()) + " words");
+  }
   words.insert(words.begin() + 3, {"--worker", std::to_string(worker)});
   return words;
 }

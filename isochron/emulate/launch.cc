@@ -36,6 +36,18 @@ void require(bool holds, const std::string& field, const std::string& value, con
   }
 }
 
+void check_cores(const sim::ClusterSpec& cluster) {
+  for (const std::vector<Limits>& stage : Schedule(cluster).stages()) {
+    for (std::size_t worker = 0; worker < stage.size(); ++worker) {
+      require(
+          stage[worker].cores >= kFewestCores,
+          "worker \"" + cluster.workers[worker].name + "\": cores",
+          json_number(stage[worker].cores),
+          json_number(kFewestCores) + " or more, the smallest CPU quota");
+    }
+  }
+}
+
 /// What all of one launch share.
 struct Plan {
   std::vector<std::string> names;     // of the workers
@@ -149,25 +161,90 @@ void make_limits(
   surroundings.limiter = make_limiter(options, quotas, tree);
 }
 
-void write_notes(const Surroundings& surroundings, const LaunchOptions& options, const Plan& plan) {
+void write_notes(
+    const Surroundings& surroundings,
+    const CpuLimiter* limiter,
+    const std::string& name,
+    std::size_t worker,
+    const sim::WorkerSpec* spec) {
   const fs::path& folder = surroundings.folder.path();
-  const auto* const groups = dynamic_cast<const CpuGroups*>(surroundings.limiter.get());
-  for (std::size_t worker = 0; worker < plan.names.size(); ++worker) {
-    Variables variables = options.cluster ? variables_of(options.cluster->workers[worker]) : Variables{};
-    add_job_variables(variables, folder, plan.names[worker]);
-    if (groups != nullptr) {
-      variables.emplace_back(kCgroupVariable, groups->folder(worker).string());
+  Variables variables = spec != nullptr ? variables_of(*spec) : Variables{};
+  add_job_variables(variables, folder, name);
+  if (const auto* const groups = dynamic_cast<const CpuGroups*>(limiter)) {
+    variables.emplace_back(kCgroupVariable, groups->folder(worker).string());
+  }
+  if (surroundings.network) {
+    variables.emplace_back(kNetworkVariable, surroundings.network->of_worker(worker));
+  }
+  const WorkerNotes notes(folder, worker);
+  if (spec != nullptr && spec->absent) {
+    notes.write_status(kNotThere);
+  }
+  notes.write_environment(variables);
+}
+
+/// Follows a cluster that changes while its job runs.
+class Follower {
+ public:
+  /// All outlive this.
+  Follower(const LaunchOptions& options, Surroundings& surroundings, CpuLimiter& limiter)
+      : options_(options), surroundings_(surroundings), limiter_(limiter), cluster_(*options.cluster) {}
+
+  /// What holds from now on, if something is new; there is room for those who are to join then.
+  std::optional<FollowedCluster> look() {
+    std::optional<sim::ClusterSpec> next = lost_ ? std::nullopt : options_.changed_cluster();
+    if (!next) {
+      return std::nullopt;
     }
-    if (surroundings.network) {
-      variables.emplace_back(kNetworkVariable, surroundings.network->of_worker(worker));
+    try {
+      *next = followed_by(cluster_, *std::move(next));
+      check(*next);
+    } catch (const std::exception& error) {
+      options_.say(std::string("the cluster's file has changed and is left out: ") + error.what());
+      return std::nullopt;
     }
-    const WorkerNotes notes(folder, worker);
-    notes.write_environment(variables);
-    if (options.cluster && options.cluster->workers[worker].absent) {
-      notes.write_status(kNotThere);
+    try {
+      return follow(*std::move(next));
+    } catch (const Error& error) {
+      lost_ = true;  // half of the room may be there
+      options_.say(std::string("the cluster's file is not followed any more: ") + error.what());
+      return std::nullopt;
     }
   }
-}
+
+ private:
+  void check(const sim::ClusterSpec& next) const {
+    check_cores(next);
+    if (count_workers(surroundings_.folder.path()) != cluster_.workers.size()) {
+      throw Error("workers were attached to this job, which the file does not know");
+    }
+  }
+
+  FollowedCluster follow(sim::ClusterSpec next) {
+    FollowedCluster followed{.schedule = Schedule(next), .periods = {}};
+    for (std::size_t worker = cluster_.workers.size(); worker < next.workers.size(); ++worker) {
+      followed.periods.push_back(make_room(worker, next.workers[worker]));
+    }
+    cluster_ = std::move(next);
+    return followed;
+  }
+
+  std::int64_t make_room(std::size_t worker, const sim::WorkerSpec& spec) {
+    const std::int64_t period = period_for(spec.cores, options_.period_microseconds);
+    limiter_.add(quota_for(spec.cores, period));
+    if (surroundings_.network) {
+      surroundings_.network->add_worker(spec.link);
+    }
+    write_notes(surroundings_, &limiter_, spec.name, worker, &spec);
+    return period;
+  }
+
+  const LaunchOptions& options_;
+  Surroundings& surroundings_;
+  CpuLimiter& limiter_;
+  sim::ClusterSpec cluster_;
+  bool lost_ = false;
+};
 
 std::int64_t workers_at_first(const LaunchOptions& options) {
   return options.cluster ? std::ranges::count(options.cluster->workers, false, &sim::WorkerSpec::absent)
@@ -233,21 +310,14 @@ void LaunchOptions::validate() const {
     return;
   }
   cluster->validate();
+  require_absent_last(*cluster);
   const auto in_cluster = static_cast<std::int64_t>(cluster->workers.size());
   require(
       workers == in_cluster,
       "workers",
       std::to_string(workers),
       std::to_string(in_cluster) + ", as many as cluster \"" + cluster->name + "\" has");
-  for (const std::vector<Limits>& stage : Schedule(*cluster).stages()) {
-    for (std::size_t worker = 0; worker < stage.size(); ++worker) {
-      require(
-          stage[worker].cores >= kFewestCores,
-          "worker \"" + cluster->workers[worker].name + "\": cores",
-          json_number(stage[worker].cores),
-          json_number(kFewestCores) + " or more, the smallest CPU quota");
-    }
-  }
+  check_cores(*cluster);
 }
 
 void attach(const std::string& job, std::int64_t workers, const std::function<void(const std::string&)>& say) {
@@ -282,7 +352,14 @@ int launch(const LaunchOptions& requested) {
   if (options.cluster) {
     make_limits(surroundings, options, plan.quotas, tree);
   }
-  write_notes(surroundings, options, plan);
+  for (std::size_t worker = 0; worker < plan.names.size(); ++worker) {
+    const sim::WorkerSpec* const spec = options.cluster ? &options.cluster->workers[worker] : nullptr;
+    write_notes(surroundings, surroundings.limiter.get(), plan.names[worker], worker, spec);
+  }
+  std::function<std::optional<FollowedCluster>()> look;
+  if (options.cluster && options.changed_cluster) {
+    look = [follower = Follower(options, surroundings, *surroundings.limiter)]() mutable { return follower.look(); };
+  }
   Supervisor supervisor(
       {.mpirun = start(job_words(surroundings, options, mpirun)),
        .folder = surroundings.folder.path(),
@@ -291,6 +368,7 @@ int launch(const LaunchOptions& requested) {
        .schedule = std::move(plan.schedule),
        .periods = std::move(plan.periods),
        .limiter = std::move(surroundings.limiter),
+       .look_at_cluster = std::move(look),
        .say = options.say},
       surroundings.step_file,
       signals);

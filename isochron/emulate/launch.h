@@ -19,8 +19,11 @@ enum class Throttle : std::uint8_t { kAuto, kCgroup, kDutyCycle };
 Throttle parse_throttle(const std::string& name);
 
 struct LaunchOptions {
-  std::int64_t workers = 1;                     // ranks; with a cluster: its number of workers
-  std::optional<sim::ClusterSpec> cluster;      // none: no limits
+  std::int64_t workers = 1;                 // ranks; with a cluster: its number of workers
+  std::optional<sim::ClusterSpec> cluster;  // none: no limits
+  // Asked some times a second: the cluster, if it is another one now. Those who are new in it join the job, those who
+  // are gone from it are killed, and all get the cores it says. None: it stays as it is.
+  std::function<std::optional<sim::ClusterSpec>()> changed_cluster;
   std::vector<std::string> command;             // program and arguments of one worker
   Throttle throttle = Throttle::kAuto;          // auto: cgroups if this user may make them, else the duty cycle
   std::int64_t period_microseconds = 10'000;    // of the CPU quota, 1,000 to 1,000,000

@@ -90,8 +90,7 @@ std::vector<Words> shaping_commands(const sim::Link& link) {
   return commands;
 }
 
-Network::Network(std::string name, const std::vector<sim::Link>& links)
-    : name_(std::move(name)), workers_(links.size()) {
+Network::Network(std::string name, const std::vector<sim::Link>& links) : name_(std::move(name)) {
   for (const char* const program : {"ip", "tc", "nsenter"}) {
     if (find_program(program).empty()) {
       throw Error(std::string("network limits need the program ") + program + " (packages iproute2 and util-linux)");
@@ -99,8 +98,8 @@ Network::Network(std::string name, const std::vector<sim::Link>& links)
   }
   try {
     add_hub();
-    for (std::size_t worker = 0; worker < links.size(); ++worker) {
-      add_worker(worker, links[worker]);
+    for (const sim::Link& link : links) {
+      add_worker(link);
     }
   } catch (...) {
     remove();
@@ -120,7 +119,8 @@ void Network::add_hub() const {
   must_run({"ip", "-n", hub(), "link", "set", kHubInterface, "up"});
 }
 
-void Network::add_worker(std::size_t worker, const sim::Link& link) const {
+void Network::add_worker(const sim::Link& link) {
+  const std::size_t worker = workers_++;  // remove() counts one that was half made
   const std::string inside = of_worker(worker);
   const std::string port = "port" + std::to_string(worker);
   must_run({"ip", "netns", "add", inside});

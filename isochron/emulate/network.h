@@ -30,17 +30,19 @@ class Network {
   Network& operator=(const Network&) = delete;
   ~Network();
 
+  /// Another worker, after the last one. Throws isochron::Error.
+  void add_worker(const sim::Link& link);
+
   /// Names of network namespaces.
   [[nodiscard]] std::string hub() const { return name_ + "-hub"; }
   [[nodiscard]] std::string of_worker(std::size_t worker) const { return name_ + "-" + std::to_string(worker); }
 
  private:
   void add_hub() const;
-  void add_worker(std::size_t worker, const sim::Link& link) const;
   void remove() const;
 
   std::string name_;
-  std::size_t workers_;
+  std::size_t workers_ = 0;
 };
 
 /// The words that shape what a device sends, after `tc qdisc add dev DEVICE`; one line per command, empty if the link

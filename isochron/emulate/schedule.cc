@@ -31,6 +31,8 @@ void apply(const sim::Change& change, Limits& limits) {
   }
 }
 
+}  // namespace
+
 void require_absent_last(const sim::ClusterSpec& cluster) {
   if (!std::ranges::is_sorted(cluster.workers, {}, &sim::WorkerSpec::absent)) {
     throw std::invalid_argument(
@@ -38,10 +40,22 @@ void require_absent_last(const sim::ClusterSpec& cluster) {
   }
 }
 
-}  // namespace
+sim::ClusterSpec followed_by(const sim::ClusterSpec& cluster, sim::ClusterSpec next) {
+  std::vector<sim::WorkerSpec> named = std::exchange(next.workers, {});
+  for (const sim::WorkerSpec& worker : cluster.workers) {
+    const auto found = std::ranges::find(named, worker.name, &sim::WorkerSpec::name);
+    next.workers.push_back(found != named.end() ? *found : worker);
+    if (found == named.end()) {
+      next.workers.back().absent = true;
+    } else {
+      named.erase(found);
+    }
+  }
+  next.workers.insert(next.workers.end(), named.begin(), named.end());
+  return next;
+}
 
 Schedule::Schedule(sim::ClusterSpec cluster) : cluster_(std::move(cluster)) {
-  require_absent_last(cluster_);
   std::ranges::stable_sort(cluster_.changes, {}, moment);
 }
 

@@ -16,9 +16,15 @@ struct Limits {
   bool operator==(const Limits&) const = default;
 };
 
+/// Throws std::invalid_argument unless the workers that are absent at first come last: ranks are given in order.
+void require_absent_last(const sim::ClusterSpec& cluster);
+
+/// A cluster whose file says `next` while it runs. Workers are known by their names and keep their places: those that
+/// `next` does not name any more are absent, new ones come last.
+[[nodiscard]] sim::ClusterSpec followed_by(const sim::ClusterSpec& cluster, sim::ClusterSpec next);
+
 class Schedule {
  public:
-  /// Throws std::invalid_argument unless the workers that are absent at first come last: ranks are given in order.
   explicit Schedule(sim::ClusterSpec cluster);
 
   /// Of every worker, after all changes with at_step up to `step` in the order of their steps, then all with at_seconds

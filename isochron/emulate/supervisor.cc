@@ -10,6 +10,7 @@
 #include "isochron/emulate/job_folder.h"
 #include "isochron/emulate/process.h"
 #include "isochron/io/join_requests.h"
+#include "isochron/io/worker_variables.h"
 
 namespace isochron::emulate {
 namespace {
@@ -18,6 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 // How late a change may be, at most; looking costs some microseconds.
 constexpr auto kTick = std::chrono::milliseconds(5);
+// Between two looks at the cluster's file.
+constexpr auto kLook = std::chrono::milliseconds(200);
 
 std::string in_words(const std::string& worker, const Limits& limits) {
   std::ostringstream text;
@@ -77,7 +80,8 @@ int Supervisor::run() {
     const int signal = signals_.wait_for(kTick);
     // The step first: whoever publishes one has begun.
     const std::int64_t step = step_file_.step();
-    note_attached_workers();
+    look_at_cluster();
+    note_added_workers();
     adopt_workers();
     note_lost_workers();
     if (signal != 0 && signal != SIGCHLD) {
@@ -105,7 +109,7 @@ void Supervisor::adopt_workers() {
     }
     if (const auto pids = WorkerNotes(job_.folder, worker).pids()) {
       workers_[worker].emplace(*pids);
-      if (job_.limiter) {
+      if (job_.limiter && worker < limits_.size()) {  // those who were attached have no limits
         job_.limiter->watch(worker, *workers_[worker]);
       }
       if (passed_on_ != 0) {
@@ -115,13 +119,27 @@ void Supervisor::adopt_workers() {
   }
 }
 
-/// `isochron launch --attach` has written notes for them.
-void Supervisor::note_attached_workers() {
+/// There are notes of them: by `isochron launch --attach`, or because the cluster's file has them now.
+void Supervisor::note_added_workers() {
   for (std::size_t worker = workers_.size(); worker < count_workers(job_.folder); ++worker) {
     workers_.emplace_back();
     mourned_.push_back(false);
-    job_.names.push_back("w" + std::to_string(worker));
+    const Variables variables = WorkerNotes(job_.folder, worker).environment();
+    const auto name = std::ranges::find(variables, io::kWorkerNameVariable, &Variables::value_type::first);
+    job_.names.push_back(name != variables.end() ? name->second : "w" + std::to_string(worker));
     job_.say("worker \"" + job_.names.back() + "\" is to join");
+  }
+}
+
+void Supervisor::look_at_cluster() {
+  if (!job_.look_at_cluster || passed_on_ != 0 || Clock::now() < next_look_) {
+    return;
+  }
+  next_look_ = Clock::now() + kLook;
+  if (auto followed = job_.look_at_cluster()) {
+    job_.schedule = std::move(followed->schedule);
+    job_.periods.insert(job_.periods.end(), followed->periods.begin(), followed->periods.end());
+    limits_.resize(job_.periods.size(), {.present = false});
   }
 }
 
@@ -148,6 +166,9 @@ void Supervisor::note_lost_workers() {
 
 /// The job starts the process itself, as MPI wants it, when it finds the request.
 void Supervisor::ask_for(std::size_t worker) {
+  if (worker < limits_.size()) {
+    job_.limiter->forget(worker);
+  }
   workers_[worker].reset();
   mourned_[worker] = false;
   WorkerNotes(job_.folder, worker).forget_process();
@@ -203,6 +224,11 @@ void Supervisor::pass_on(int signal) {
       kill(job_.mpirun, SIGTERM);
     }
     return;
+  }
+  for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+    if (!workers_[worker]) {
+      WorkerNotes(job_.folder, worker).write_status(128 + SIGKILL);  // it may never come, and others would wait for it
+    }
   }
   passed_on_ = signal == SIGHUP ? SIGTERM : signal;  // workers know what to do on SIGINT and SIGTERM
   job_.say(std::string(strsignal(signal)) + ": passed on to the workers");

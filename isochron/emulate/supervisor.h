@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -37,6 +38,12 @@ class HeldSignals {
   sigset_t before_{};
 };
 
+/// A cluster that has changed while its job runs.
+struct FollowedCluster {
+  Schedule schedule;
+  std::vector<std::int64_t> periods;  // of the quotas of those who are new, who come last
+};
+
 /// A job that has been started.
 struct RunningJob {
   pid_t mpirun = 0;
@@ -46,6 +53,8 @@ struct RunningJob {
   std::optional<Schedule> schedule;     // none: no limits
   std::vector<std::int64_t> periods;    // of the workers' quotas, microseconds
   std::unique_ptr<CpuLimiter> limiter;  // null: no limits
+  // Asked some times a second, if there is one; there are notes of those who are new.
+  std::function<std::optional<FollowedCluster>()> look_at_cluster;
   std::function<void(const std::string&)> say;
 };
 
@@ -63,7 +72,8 @@ class Supervisor {
 
  private:
   void adopt_workers();
-  void note_attached_workers();
+  void note_added_workers();
+  void look_at_cluster();
   void note_lost_workers();
   void ask_for(std::size_t worker);
   void apply_schedule(std::int64_t step);
@@ -73,13 +83,14 @@ class Supervisor {
   [[nodiscard]] bool mpirun_has_ended();
   [[nodiscard]] int verdict() const;
 
-  std::vector<std::optional<WorkerProcess>> workers_;  // none: not begun; the limiter refers to them
+  std::deque<std::optional<WorkerProcess>> workers_;  // none: not begun; the limiter refers to them
   RunningJob job_;
   const io::StepFile& step_file_;
   const HeldSignals& signals_;
   std::vector<Limits> limits_;  // in force
   std::vector<bool> mourned_;   // workers whose end was noticed
   std::optional<std::chrono::steady_clock::time_point> first_step_;
+  std::chrono::steady_clock::time_point next_look_;  // at the cluster
   std::optional<int> mpirun_status_;
   int passed_on_ = 0;  // the signal; 0: none
 };

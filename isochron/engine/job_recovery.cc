@@ -114,7 +114,8 @@ Standing Job::Impl::standing() const {
       .self = self_,
       .failed_batch = failed_batch_,
       .in_pieces = in_pieces_ && may_compute_in_pieces_,
-      .next_id = next_id_};
+      .next_id = next_id_,
+      .evicted = evicted_};
 }
 
 void Job::Impl::finish_unreported() {
@@ -154,7 +155,7 @@ void Job::Impl::take_over(const Checkpoint& state) {
 void Job::Impl::take_up(const Settlement& settlement) {
   admission_.reset();
   for (const Worker& worker : missing(workers(), settlement.workers)) {
-    const bool evicted = std::ranges::find(evicted_, worker.id) != evicted_.end();
+    const bool evicted = std::ranges::find(settlement.evicted, worker.id) != settlement.evicted.end();
     tell(evicted ? "evicted" : "death", worker.id, worker.name);
     ceilings_.forget(worker.id);
   }

@@ -334,11 +334,10 @@ void Job::Impl::note_stop(const std::vector<Report>& reports) {
 
 void Job::Impl::note_newcomer(const std::vector<Report>& reports) {
   newcomer_due_ = reports.front().newcomer > 0;
-  if (rank() == 0 && options_.join_requests && !stopping_) {
+  // One after the other; further requests wait.
+  if (rank() == 0 && options_.join_requests && !stopping_ && !membership_->expects_newcomer()) {
     if (const auto request = options_.join_requests()) {
-      if (!membership_->invite(request->words, request->host)) {
-        warn("a worker is still on its way; another one that was asked for is left out");
-      }
+      membership_->invite(request->words, request->host);
     }
   }
 }

@@ -70,12 +70,8 @@ void Membership::bring_up(Member& member, const Settlement& settlement) {
   }
 }
 
-bool Membership::invite(const std::vector<std::string>& words, const std::string& host) {
-  if (newcomer_) {
-    return false;
-  }
+void Membership::invite(const std::vector<std::string>& words, const std::string& host) {
   newcomer_ = std::make_unique<Newcomer>(words, host);
-  return true;
 }
 
 bool Membership::newcomer_is_ready(const Objection& objection, const Warn& warn) {

@@ -51,8 +51,10 @@ class Membership {
   // Collective over those who live, after a failure; `suspects` are killed first. Throws Error if the job cannot go on.
   Settlement recover(Member& member, std::vector<Peer> suspects);
 
-  // Starts a process that will ask to join; on the first worker. False if another one is still coming.
-  bool invite(const std::vector<std::string>& words, const std::string& host);
+  // On the first worker: one that was invited is not in yet.
+  bool expects_newcomer() const { return newcomer_ != nullptr; }
+  // Starts a process that will ask to join; on the first worker, unless it expects another.
+  void invite(const std::vector<std::string>& words, const std::string& host);
   // On the first worker: a newcomer is ready. One that failed, or that `objection` has something against, is sent away
   // with a word to `warn`.
   using Objection = std::function<std::string(const std::string& introduction)>;

@@ -31,6 +31,7 @@ void Standing::exchange(StateExchange& state) {
   state.field("failed_batch", failed_batch);
   state.field("in_pieces", in_pieces);
   state.field("next_id", next_id);
+  state.field("evicted", evicted);
 }
 
 Settlement settle(std::span<const Standing> standings) {
@@ -47,6 +48,7 @@ Settlement settle(std::span<const Standing> standings) {
       result.behind.push_back(static_cast<int>(rank));
     }
     result.workers.push_back(standing.self);
+    std::ranges::copy(standing.evicted, std::back_inserter(result.evicted));
     if (standing.progress == Standing::kNothing) {
       result.workers.back().id = result.next_id++;
       result.joined.push_back(result.workers.back());

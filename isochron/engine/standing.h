@@ -28,6 +28,7 @@ struct Standing {
   std::int64_t failed_batch = 0;  // it ran out of memory with so many samples in the step under way; 0: it did not
   bool in_pieces = false;         // it may compute a batch in pieces
   WorkerId next_id = 0;           // of a worker who joins
+  std::vector<WorkerId> evicted;  // those it has put out; not all need have seen the same
 
   void exchange(StateExchange& state);
 };
@@ -47,6 +48,7 @@ struct Settlement {
   std::vector<Worker> workers;  // by rank; those who joined have their ids
   std::vector<Worker> joined;
   std::vector<OutOfMemory> out_of_memory;
+  std::vector<WorkerId> evicted;  // by any of them
   WorkerId next_id = 0;
 };
 

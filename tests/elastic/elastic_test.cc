@@ -235,6 +235,19 @@ TEST_F(ElasticTest, ALackOfMemoryLowersTheCeilingOfThatWorkerOnly) {
   }
 }
 
+// Its share of 16 samples at 8 MiB each would take 128 MiB, and the kernel gives it 64: enough for a recovery, not for
+// the batch.
+TEST_F(ElasticTest, AMemoryLimitOfTheSystemLowersTheCeilingOfThatWorkerOnly) {
+  const Result undisturbed = run(3, "steps=12");
+  const Result result = run(3, "steps=12 appetite=8 policy=uniform 4:1:limit:64");
+  ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
+  expect_same_course(result, undisturbed);
+  for (const Diary& diary : result.finished) {
+    EXPECT_THAT(diary.events, Contains(HasSubstr("4 out-of-memory 1")));
+    EXPECT_THAT(diary.events, Each(HasSubstr("out-of-memory 1")));
+  }
+}
+
 // Every worker's memory holds 10 samples, so that no split of 48 fits: they compute in pieces.
 TEST_F(ElasticTest, ComputesInPiecesWhatNoSplitCanHold) {
   const Result undisturbed = run(3, "steps=8 model=plain");

@@ -4,8 +4,9 @@
 //   elastic_worker FOLDER KEY=VALUE… STEP:WORKER:FAULT[:PARAMETER]…
 //
 // Keys: steps, batch, samples, timeout (ms), model (norm: with BatchNorm; plain), numbers, save (steps), evaluate
-// (steps), name, pace (ms that a step takes at least), memory (samples that it holds). A fault comes once, in that step
-// of the worker with that id; in the first worker if it is "first".
+// (steps), name, pace (ms that a step takes at least), memory (samples that it holds), appetite (MiB that a sample
+// takes while its loss is computed). A fault comes once, in that step of the worker with that id; in the first worker
+// if it is "first".
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -20,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+#include <malloc.h>
+#include <sys/resource.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -96,6 +99,20 @@ torch::nn::Sequential make_model(bool with_norm) {
     return Sequential(Conv2d(Conv2dOptions(1, 8, 3).bias(false)), BatchNorm2d(8), ReLU(), Flatten(), Linear(8 * 36, 4));
   }
   return Sequential(Flatten(), Linear(64, 64), Tanh(), Linear(64, 4));
+}
+
+// From now on the kernel gives this process so much more and then refuses.
+void limit_memory(double mebibytes) {
+  mallopt(M_MMAP_THRESHOLD, 1 << 17);  // what is freed goes back at once, so that the sum is what counts
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  double taken_kib = 0.0;
+  while (status >> word && word != "VmData:") {
+  }
+  status >> taken_kib;
+  const auto bytes = static_cast<rlim_t>(taken_kib * 1024.0 + mebibytes * 1048576.0);
+  const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
+  setrlimit(RLIMIT_DATA, &limit);
 }
 
 std::uint64_t digest(const torch::nn::Module& model) {
@@ -210,6 +227,8 @@ class Subject {
     if (data.size(0) > exhausted) {
       at::empty({std::int64_t{1} << 46});  // PyTorch's own failure
     }
+    const at::Tensor working_space =
+        at::empty({data.size(0), script_.number("appetite", 0) << 20}, at::TensorOptions(at::kByte));
     if (const Fault* const fault = take("slow")) {
       seconds_per_sample_ = fault->parameter;
     }
@@ -237,6 +256,9 @@ class Subject {
     }
     if (take("memory") != nullptr) {
       failing_ = true;
+    }
+    if (const Fault* const fault = take("limit")) {
+      limit_memory(fault->parameter);
     }
     die_soon_if("reduce");
     const std::int64_t wanted = job_.step();

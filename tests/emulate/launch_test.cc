@@ -2,6 +2,7 @@
 #include "isochron/emulate/launch.h"
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "isochron/core/error.h"
 #include "isochron/emulate/mpirun.h"
 #include "isochron/emulate/process.h"
+#include "isochron/io/join_requests.h"
 #include "isochron/io/step_file.h"
 
 namespace isochron::emulate {
@@ -55,6 +57,9 @@ class LaunchTest : public testing::Test {
   void SetUp() override {
     fs::create_directories(folder_);
     fs::current_path(folder_);
+    // Where there is a leak checker it traces a process that ends, and may wait for ever if the duty cycle stops and
+    // continues that process meanwhile.
+    setenv("ASAN_OPTIONS", "detect_leaks=0", /*overwrite=*/1);
     try {
       if (find_mpirun("").family != MpiFamily::kOpenMpi5) {
         GTEST_SKIP() << "the mpirun here is not of Open MPI 5";
@@ -179,6 +184,31 @@ TEST_F(LaunchTest, ChangesQuotasWithTheStepAndBack) {
   EXPECT_TRUE(await([&] { return quota(fast) == "5000"; }));
   std::ofstream("go") << "";
   EXPECT_EQ(end(), 0);
+}
+
+TEST_F(LaunchTest, FollowsTheClustersFile) {
+  for (const char* const throttle : {"auto", "duty-cycle"}) {
+    SCOPED_TRACE(throttle);
+    begin({"--throttle", throttle}, kReport + kWait, kPair);
+    const std::string slow = report(0);
+    const std::string fast = report(1);
+    const fs::path folder = fs::path(value(slow, "ISOCHRON_STEP_FILE")).parent_path();
+    std::ofstream("next.toml") << "[[worker]]\nname = 'new'\ncores = 0.2\n[[worker]]\nname = 'fast'\ncores = 0.75\n";
+    fs::rename("next.toml", "cluster.toml");
+    EXPECT_TRUE(await([&] { return has_ended(std::stoi(value(slow, "pid"))); })) << "it is gone from the file";
+    std::optional<io::JoinRequestFile> request;
+    EXPECT_TRUE(await([&] { return (request = io::take_join_request(folder)).has_value(); }));
+    ASSERT_TRUE(request);
+    EXPECT_THAT(request->words, testing::IsSupersetOf({"enter", "--worker", "2"}));
+    EXPECT_THAT(content(folder / "2.environment"), HasSubstr("ISOCHRON_WORKER_NAME=new"));
+    EXPECT_TRUE(value(fast, "ISOCHRON_CGROUP").empty() || await([&] { return quota(fast) == "7500"; }));
+    EXPECT_FALSE(has_ended(std::stoi(value(fast, "pid"))));
+    std::ofstream("go") << "";
+    EXPECT_EQ(end(), 0);
+    for (const char* const file : {"go", "report.0", "report.1"}) {
+      fs::remove(file);
+    }
+  }
 }
 
 TEST_F(LaunchTest, StopsContinuesAndKillsWorkersAtTheirStep) {

@@ -70,7 +70,19 @@ TEST(ScheduleTest, WorkersMayComeLaterAndComeBack) {
 TEST(ScheduleTest, WantsThoseWhoComeLaterToStandLast) {
   sim::ClusterSpec cluster = pair({});
   cluster.workers.front().absent = true;
-  EXPECT_THROW(Schedule{cluster}, std::invalid_argument);
+  EXPECT_THROW(require_absent_last(cluster), std::invalid_argument);
+}
+
+TEST(ScheduleTest, WorkersKeepTheirPlacesWhenTheFileIsWrittenAnew) {
+  const sim::ClusterSpec before{.workers = {{.name = "a"}, {.name = "b"}, {.name = "c"}}};
+  sim::ClusterSpec next{.workers = {{.name = "new"}, {.name = "c", .cores = 0.5}, {.name = "a"}}};
+  next.changes.push_back({.at_step = 9, .worker = "new", .event = sim::Event::kKill});
+  const Schedule schedule(followed_by(before, next));
+  const std::vector<Limits> gone_and_come{{}, {.present = false}, {.cores = 0.5}, {}};
+  EXPECT_EQ(schedule.at(0, 0.0), gone_and_come);
+  EXPECT_FALSE(schedule.at(9, 0.0).back().present);
+  // One that comes back does so in its old place.
+  EXPECT_EQ(followed_by(followed_by(before, next), before).workers.at(1).absent, false);
 }
 
 TEST(ScheduleTest, ListsEveryStageOnceWhole) {

@@ -9,14 +9,23 @@
 
 #include "isochron/core/error.h"
 #include "isochron/emulate/job_folder.h"
+#include "isochron/io/join_requests.h"
 #include "isochron/io/step_file.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 
+template <class Action>
+void refuse_or_read(const Action& action) {
+  try {
+    action();
+  } catch (const isochron::Error&) {  // NOLINT(bugprone-empty-catch): what is refused is refused
+  }
+}
+
 void check(const fs::path& folder, const std::string& bytes) {
-  for (const char* const name : {"0.environment", "0.pids", "0.status", "step"}) {
+  for (const char* const name : {"0.environment", "0.pids", "0.status", "step", "command", "join-1.json"}) {
     std::ofstream(folder / name, std::ios::binary) << bytes;
   }
   const isochron::emulate::WorkerNotes notes(folder, 0);
@@ -26,6 +35,12 @@ void check(const fs::path& folder, const std::string& bytes) {
   (void)notes.pids();
   (void)notes.status();
   (void)isochron::emulate::all_have_ended(folder);
+  refuse_or_read([&] { (void)isochron::emulate::words_to_join(folder, 0); });
+  refuse_or_read([&] {
+    const auto request = isochron::io::take_join_request(folder);
+    ISO_CHECK(request && !request->words.empty(), "a request without a program");
+  });
+  ISO_CHECK(!isochron::io::take_join_request(folder), "a request that stays");
   try {
     (void)isochron::io::StepFile::open(folder / "step").step();
   } catch (const isochron::Error&) {

@@ -100,6 +100,31 @@ TEST(IsochronPolicyTest, FindsAPlateauInThreeSteps) {
   EXPECT_LT(longest, 1.02 * 2.55);
 }
 
+// Nothing is known of a newcomer but its first two steps.
+TEST(IsochronPolicyTest, BalancesANewcomerWithinTwoSteps) {
+  for (const double speed : {1.0, 6.0, 40.0}) {
+    SCOPED_TRACE(speed);
+    std::vector<double> speeds{8, 6, 2};
+    Controller controller(roster_of(3, 960), {});
+    for (int n = 0; n < 20; ++n) {
+      step(controller, linear(speeds));
+    }
+    std::vector<Worker> workers = controller.roster().workers;
+    workers.emplace_back().id = 7;
+    const Batches first = controller.change_workers(workers).batch_sizes;
+    // No more than the slowest: it has 2 of 16, and with the newcomer 2 of 18, of 960 samples.
+    EXPECT_LE(first[3], 107);
+    EXPECT_GE(first[3], 1);
+    speeds.push_back(speed);
+    step(controller, linear(speeds));
+    const Batches& batches = step(controller, linear(speeds)).batch_sizes;
+    const double best = 960.0 / std::accumulate(speeds.begin(), speeds.end(), 0.0);
+    for (std::size_t k = 0; k < batches.size(); ++k) {
+      EXPECT_LT(static_cast<double>(batches[k]) / speeds[k], 1.03 * best) << "worker " << k;
+    }
+  }
+}
+
 TEST(IsochronPolicyTest, GivesANewcomerTheShareOfTheSlowest) {
   Controller controller(roster_of(3, 300), {});
   step(controller, linear({4, 4, 2}));

@@ -11,6 +11,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "isochron/core/error.h"
+#include "isochron/emulate/network.h"
+#include "isochron/emulate/owner.h"
 #include "isochron/io/run_log_reader.h"
 
 namespace isochron::worker {
@@ -57,6 +60,19 @@ class ElasticProgramTest : public ShellTest {
     return events;
   }
 
+  // With so many workers.
+  [[nodiscard]] StepRecord first_step_of(std::size_t workers) const {
+    std::ifstream stream(folder_ / "run.jsonl");
+    io::RunLogReader reader(stream, "run.jsonl");
+    while (const auto line = reader.next()) {
+      const auto* const step = std::get_if<StepRecord>(&*line);
+      if (step != nullptr && step->workers.size() == workers) {
+        return *step;
+      }
+    }
+    return {};
+  }
+
   [[nodiscard]] std::int64_t last_step() const {
     std::ifstream stream(folder_ / "run.jsonl");
     io::RunLogReader reader(stream, "run.jsonl");
@@ -98,6 +114,11 @@ TEST_F(ElasticProgramTest, AWorkerIsAddedOnRequest) {
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_EQ(last_step(), 99);
   EXPECT_THAT(events(), Contains("join w2"));
+  // Its first share is a cautious one.
+  const std::vector<WorkerStep> shares = first_step_of(3).workers;
+  ASSERT_EQ(shares.size(), 3U);
+  EXPECT_GE(shares[2].batch, 1);
+  EXPECT_LE(shares[2].batch, std::max(shares[0].batch, shares[1].batch));
   expect_proven_ledger();
 }
 
@@ -119,6 +140,37 @@ TEST_F(ElasticProgramTest, AStoppedWorkerIsPutOut) {
   EXPECT_THAT(events(), Contains("evicted w2"));
   EXPECT_THAT(outcome.errors, HasSubstr("has kept the others waiting for"));
   expect_proven_ledger();
+}
+
+// A worker whose network takes nothing any more lives and computes, and sees all others as silent: it could kill them
+// as well as they could kill it. The larger part goes on; of equal halves, the one with the first worker.
+TEST_F(ElasticProgramTest, AWorkerWhoseNetworkFailsIsPutOut) {
+  try {
+    const emulate::Network probe(emulate::owner_name() + "-probe", {{.bytes_per_second = 1e9}});
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  struct Case {
+    int workers;
+    int cut_off;
+  };
+  for (const auto [workers, cut_off] : {Case{3, 0}, Case{2, 1}}) {
+    SCOPED_TRACE(std::to_string(cut_off) + " of " + std::to_string(workers));
+    const std::string name = "w-" + std::to_string(cut_off);
+    std::ofstream(folder_ / "cluster.toml")
+        << "[[worker]]\nname = 'w'\ncount = " << workers << "\ncores = 0.5\nnetwork = { rate = \"1gbit\" }\n";
+    const Outcome outcome = script(
+        "--cluster cluster.toml -- " + kTrain + "--steps 40 --timeout 3",
+        "after 10; ip -n $(basename isochron-*)-" + std::to_string(cut_off) + " link set eth0 down");
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    EXPECT_EQ(last_step(), 39);
+    EXPECT_THAT(events(), Contains("evicted " + name)) << outcome.errors;
+    EXPECT_THAT(
+        outcome.errors,
+        testing::ContainsRegex("rank " + std::to_string(cut_off) + " on [^ ]+ .process [0-9]+. has kept the others"));
+    expect_proven_ledger();
+    fs::remove(folder_ / "run.jsonl");
+  }
 }
 
 TEST_F(ElasticProgramTest, WithoutRecoveryTheJobStartsAgainFromItsCheckpoint) {
@@ -154,6 +206,24 @@ event = "join"
   EXPECT_EQ(last_step(), 79);
   EXPECT_THAT(events(), Contains("death b"));
   EXPECT_THAT(events(), Contains("join b"));
+  expect_proven_ledger();
+}
+
+// Two come at once and one goes.
+TEST_F(ElasticProgramTest, WorkersJoinAndLeaveWhenTheClustersFileIsWrittenAnew) {
+  const std::string worker = "[[worker]]\ncores = 0.5\nname = ";
+  std::ofstream(folder_ / "cluster.toml") << worker << "'a'\n" << worker << "'b'\n";
+  std::ofstream(folder_ / "next.toml") << worker << "'c'\n" << worker << "'d'\n" << worker << "'a'\n";
+  const Outcome outcome = script(
+      "--cluster cluster.toml -- " + kTrain,
+      "said() { until grep -q \"$1\" $2; do sleep 0.05; done; };"
+      "after 10; echo 'workers = 7' >half; mv half cluster.toml; said 'is left out' '" +
+          folder_.string() +
+          ".captured.err'; mv next.toml cluster.toml;"
+          "said '\"join\".*\"c\"' run.jsonl; said '\"join\".*\"d\"' run.jsonl; kill -TERM $(launcher)");
+  ASSERT_EQ(outcome.status, 143) << outcome.errors;
+  EXPECT_THAT(events(), testing::UnorderedElementsAre("death b", "join c", "join d")) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("the cluster's file has changed and is left out"));
   expect_proven_ledger();
 }
 
