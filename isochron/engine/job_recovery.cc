@@ -115,7 +115,8 @@ Standing Job::Impl::standing() const {
       .failed_batch = failed_batch_,
       .in_pieces = in_pieces_ && may_compute_in_pieces_,
       .next_id = next_id_,
-      .evicted = evicted_};
+      .evicted = evicted_,
+      .clock = now()};
 }
 
 void Job::Impl::finish_unreported() {
@@ -153,7 +154,12 @@ void Job::Impl::take_over(const Checkpoint& state) {
 
 // Local: all have the same state now, and a group that works.
 void Job::Impl::take_up(const Settlement& settlement) {
-  admission_.reset();
+  if (admission_) {  // the times that workers report are compared, so a newcomer's clock begins with the job's
+    const auto clock = [&settlement](int of) { return settlement.clocks[static_cast<std::size_t>(of)]; };
+    began_ -= std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(clock(settlement.leader) - clock(rank())));
+    admission_.reset();
+  }
   for (const Worker& worker : missing(workers(), settlement.workers)) {
     const bool evicted = std::ranges::find(settlement.evicted, worker.id) != settlement.evicted.end();
     tell(evicted ? "evicted" : "death", worker.id, worker.name);

@@ -32,6 +32,7 @@ void Standing::exchange(StateExchange& state) {
   state.field("in_pieces", in_pieces);
   state.field("next_id", next_id);
   state.field("evicted", evicted);
+  state.field("clock", clock);
 }
 
 Settlement settle(std::span<const Standing> standings) {
@@ -49,6 +50,7 @@ Settlement settle(std::span<const Standing> standings) {
     }
     result.workers.push_back(standing.self);
     std::ranges::copy(standing.evicted, std::back_inserter(result.evicted));
+    result.clocks.push_back(standing.clock);
     if (standing.progress == Standing::kNothing) {
       result.workers.back().id = result.next_id++;
       result.joined.push_back(result.workers.back());

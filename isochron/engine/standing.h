@@ -29,6 +29,7 @@ struct Standing {
   bool in_pieces = false;         // it may compute a batch in pieces
   WorkerId next_id = 0;           // of a worker who joins
   std::vector<WorkerId> evicted;  // those it has put out; not all need have seen the same
+  double clock = 0.0;             // seconds since its job began, by its own clock
 
   void exchange(StateExchange& state);
 };
@@ -49,6 +50,7 @@ struct Settlement {
   std::vector<Worker> joined;
   std::vector<OutOfMemory> out_of_memory;
   std::vector<WorkerId> evicted;  // by any of them
+  std::vector<double> clocks;     // by rank, at about the same moment
   WorkerId next_id = 0;
 };
 
