@@ -1,15 +1,22 @@
 #include "isochron/comm/newcomer.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "isochron/comm/backoff.h"
 #include "isochron/comm/mpi_call.h"
+#include "isochron/comm/mpi_session.h"
 
 namespace isochron {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Of a process that was started just before the job ended.
+constexpr auto kTimeToArrive = std::chrono::seconds(10);
 
 constexpr int kFirst = 0;  // on the bridge
 constexpr int kNew = 1;
@@ -115,40 +122,62 @@ MPI_Comm merge_newcomer(MPI_Comm world) {
   return merge_over(world, MPI_COMM_NULL, kNew, /*is_new=*/false);
 }
 
-Newcomer::Newcomer(std::vector<std::string> words, std::string host)
-    : thread_([this, words = std::move(words), host = std::move(host)] { run(words, host); }) {
+struct Newcomer::Arrival {
+  MPI_Comm bridge = MPI_COMM_NULL;  // this process and the newcomer
+  std::string introduction;
+  std::string failure;
+  std::atomic<bool> stop = false;
+  std::atomic<Status> status = Status::kComing;
+};
+
+Newcomer::Newcomer(std::vector<std::string> words, std::string host) : arrival_(std::make_shared<Arrival>()) {
+  MpiSession::end_in_time();
+  std::packaged_task<void()> task(
+      [arrival = arrival_, words = std::move(words), host = std::move(host)] { await(*arrival, words, host); });
+  ended_ = task.get_future();
+  std::thread(std::move(task)).detach();
 }
 
 Newcomer::~Newcomer() {
-  stop_ = true;
-  thread_.join();
-  if (bridge_ != MPI_COMM_NULL) {
-    if (!answered_) {
-      try {
-        answer(kEnded);
-      } catch (const PeerError& gone) {
-        failure_ = gone.what();  // nobody to tell
-      }
-    }
-    MPI_Comm_free(&bridge_);
+  arrival_->stop = true;
+  if (ended_.wait_for(kTimeToArrive) != std::future_status::ready || arrival_->bridge == MPI_COMM_NULL) {
+    return;
   }
+  if (!answered_) {
+    try {
+      answer(kEnded);
+    } catch (const PeerError& gone) {
+      arrival_->failure = gone.what();  // nobody to tell
+    }
+  }
+  MPI_Comm_free(&arrival_->bridge);
 }
 
-void Newcomer::run(const std::vector<std::string>& words, const std::string& host) {
+Newcomer::Status Newcomer::status() const {
+  return arrival_->status;
+}
+const std::string& Newcomer::introduction() const {
+  return arrival_->introduction;
+}
+const std::string& Newcomer::failure() const {
+  return arrival_->failure;
+}
+
+void Newcomer::await(Arrival& arrival, const std::vector<std::string>& words, const std::string& host) {
   try {
-    bridge_ = merged(spawn(words, host), /*is_new=*/false);
-    if (receive(bridge_, kNew, kIntroductionTag, introduction_, stop_)) {
-      status_ = Status::kReady;
+    arrival.bridge = merged(spawn(words, host), /*is_new=*/false);
+    if (receive(arrival.bridge, kNew, kIntroductionTag, arrival.introduction, arrival.stop)) {
+      arrival.status = Status::kReady;
     }
   } catch (const PeerError& error) {
-    failure_ = error.what();
-    status_ = Status::kFailed;
+    arrival.failure = error.what();
+    arrival.status = Status::kFailed;
   }
 }
 
 void Newcomer::answer(const std::string& words) {
   answered_ = true;
-  send(bridge_, kNew, kAnswerTag, words);
+  send(arrival_->bridge, kNew, kAnswerTag, words);
 }
 
 void Newcomer::refuse(const std::string& reason) {
@@ -157,7 +186,7 @@ void Newcomer::refuse(const std::string& reason) {
 
 MPI_Comm Newcomer::merge(MPI_Comm world) {
   answer(kCome);
-  return merge_over(world, bridge_, kNew, /*is_new=*/false);
+  return merge_over(world, arrival_->bridge, kNew, /*is_new=*/false);
 }
 
 std::unique_ptr<Admission> Admission::take() {
@@ -167,6 +196,7 @@ std::unique_ptr<Admission> Admission::take() {
   if (parent == MPI_COMM_NULL || std::exchange(taken, true)) {
     return nullptr;
   }
+  MpiSession::end_in_time();
   MPI_Comm_set_errhandler(parent, MPI_ERRORS_RETURN);
   return std::unique_ptr<Admission>(new Admission(merged(parent, /*is_new=*/true)));
 }

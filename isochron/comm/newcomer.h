@@ -8,11 +8,10 @@
 // The others train on all the while; only the merging is collective.
 #pragma once
 
-#include <atomic>
-#include <chrono>
+#include <cstdint>
+#include <future>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <mpi.h>
@@ -32,15 +31,16 @@ class Newcomer {
   explicit Newcomer(std::vector<std::string> words, std::string host = {});
   Newcomer(const Newcomer&) = delete;
   Newcomer& operator=(const Newcomer&) = delete;
-  // Tells it that there is no job left to join, if nobody has told it anything yet.
+  // Tells it that there is no job left to join, if nobody has told it anything yet. One that does not even come to be
+  // told within some seconds is left to itself.
   ~Newcomer();
 
   enum class Status : std::uint8_t { kComing, kReady, kFailed };
-  Status status() const { return status_; }
+  Status status() const;
   // Once it is ready.
-  const std::string& introduction() const { return introduction_; }
+  const std::string& introduction() const;
   // Once it has failed.
-  const std::string& failure() const { return failure_; }
+  const std::string& failure() const;
 
   // It is told why and ends.
   void refuse(const std::string& reason);
@@ -48,16 +48,14 @@ class Newcomer {
   MPI_Comm merge(MPI_Comm world);
 
  private:
-  void run(const std::vector<std::string>& words, const std::string& host);
+  // What the thread that waits for it works on; it may outlive this object.
+  struct Arrival;
+  static void await(Arrival& arrival, const std::vector<std::string>& words, const std::string& host);
   void answer(const std::string& words);
 
-  MPI_Comm bridge_ = MPI_COMM_NULL;  // this process and the newcomer
-  std::string introduction_;
-  std::string failure_;
+  std::shared_ptr<Arrival> arrival_;
+  std::future<void> ended_;
   bool answered_ = false;
-  std::atomic<bool> stop_ = false;
-  std::atomic<Status> status_ = Status::kComing;
-  std::thread thread_;
 };
 
 // The new process's side.

@@ -11,6 +11,7 @@
 
 #include "isochron/comm/mpi_backend.h"
 #include "isochron/comm/mpi_call.h"
+#include "isochron/comm/mpi_session.h"
 #include "isochron/comm/newcomer.h"
 #include "isochron/comm/ulfm.h"
 
@@ -145,6 +146,7 @@ void World::rebuild(const std::vector<Peer>& suspects) {
   if (!has_ulfm()) {
     throw PeerLostError("a worker is lost, and this MPI has no ULFM to go on without it; start the job again", {});
   }
+  MpiSession::end_in_time();
   abort();
   evict(suspects);
   Candidate next;
@@ -181,6 +183,7 @@ bool World::agree(bool ok) {
 }
 
 void World::admit(Newcomer* newcomer) {
+  MpiSession::end_in_time();
   Candidate next;
   bool admitted = false;
   watch([&] {

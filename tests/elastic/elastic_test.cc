@@ -83,8 +83,10 @@ class ElasticTest : public ShellTest {
     fs::create_directories(folder);
     Result result{
         .outcome = shell(
-            "timeout -s KILL 100 " ISOCHRON_RANKS "/mpirun.sh " ISOCHRON_MPIRUN " " + std::to_string(ranks) +
+            "timeout -k 5 100 " ISOCHRON_RANKS "/mpirun.sh " ISOCHRON_MPIRUN " " + std::to_string(ranks) +
             " " ISOCHRON_ELASTIC_WORKER " " + folder.string() + " " + words)};
+    constexpr int kTimedOut = 124;
+    EXPECT_NE(result.outcome.status, kTimedOut) << "the job did not end by itself";
     for (const auto& entry : fs::directory_iterator(folder)) {
       if (entry.path().extension() == ".log") {
         result.all.push_back(read_diary(entry.path()));
