@@ -4,7 +4,7 @@ seconds ?= 60  # of `make fuzz`, per target
 seeds ?= 20  # of `make chaos`
 steps ?= 300  # of each of them
 
-.PHONY: all program setup demo data test asan tsan core-only chaos mutate fuzz lint analyze format bench golden test-count clean help
+.PHONY: all program setup demo data test asan tsan core-only chaos mutate fuzz lint analyze format bench golden test-count wheel clean help
 
 all: setup ## build everything; the program is build/isochron
 	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
@@ -13,7 +13,7 @@ all: setup ## build everything; the program is build/isochron
 
 program: setup # as much of it as it takes to run build/isochron
 	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
-	@cmake --build build/dev --target isochron isochron-worker
+	@cmake --build build/dev --target isochron isochron-worker isochron_python
 	@ln -sfn dev/bin/isochron build/isochron
 
 setup: ## install the Debian packages that are missing
@@ -66,6 +66,9 @@ golden: all ## regenerate the golden traces; look at the difference before you c
 
 test-count: setup ## write the number of tests that must run into tests/expected_count
 	@scripts/test.py dev core-only asan tsan --update-count
+
+wheel: setup ## pack the Python package with its native module into dist
+	@.venv/bin/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
 
 clean: ## remove everything that was built
 	rm -rf build

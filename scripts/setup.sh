@@ -60,8 +60,8 @@ install_venv() {
   python3 -m venv .venv
   pip="python -m pip install --quiet --disable-pip-version-check"
   .venv/bin/$pip --requirement requirements.txt >&2
-  # From where it lies: a change of the package needs no installing.
-  .venv/bin/$pip --no-build-isolation --no-deps --editable . >&2
+  # From where it lies: a change of the package needs no installing, and CMake builds its native module there.
+  .venv/bin/$pip --no-build-isolation --no-deps --config-settings wheel.cmake=false --editable . >&2
   echo "$wanted" >.venv/requirements.sha256
 }
 

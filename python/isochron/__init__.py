@@ -1,4 +1,6 @@
-"""Isochron in Python: run logs as data frames, and pictures of them.
+"""Isochron in Python: training with PyTorch, run logs as data frames, and pictures of them.
+
+    import isochron.torch                                   # isochron.torch.Job: docs/pytorch.md
 
     import isochron
     run = isochron.read_run("run.jsonl")
@@ -17,11 +19,31 @@ if TYPE_CHECKING:
     from typing import Any
 
     from isochron import plot
+    from isochron._core import policies
+    from isochron.errors import Error, Interrupted, InvariantError, NumbersError, PeerError, PeerLostError, TimeoutError
     from isochron.run import Run, RunLogError, read_run
 
-__all__ = ["Run", "RunLogError", "plot", "read_run"]
+__all__ = [
+    "Error",
+    "Interrupted",
+    "InvariantError",
+    "NumbersError",
+    "PeerError",
+    "PeerLostError",
+    "Run",
+    "RunLogError",
+    "TimeoutError",
+    "plot",
+    "policies",
+    "read_run",
+]
 
-_HOMES = {"Run": "isochron.run", "RunLogError": "isochron.run", "read_run": "isochron.run"}
+_HOMES = {
+    **dict.fromkeys(("Run", "RunLogError", "read_run"), "isochron.run"),
+    **dict.fromkeys(("Error", "Interrupted", "InvariantError", "NumbersError"), "isochron.errors"),
+    **dict.fromkeys(("PeerError", "PeerLostError", "TimeoutError"), "isochron.errors"),
+    "policies": "isochron._core",
+}
 
 
 def __getattr__(name: str) -> Any:

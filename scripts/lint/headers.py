@@ -11,11 +11,14 @@ import sources
 
 COMMANDS = sources.compile_commands()
 WITH_TORCH = pathlib.Path("isochron/comm/progress.cc")
+WITH_PYTHON = pathlib.Path("isochron/python/module.cc")
 TORCH_LAYERS = {"comm", "engine", "model", "train", "worker", "ranks"}
 
 
 def compile_alone(header):
     compiler = COMMANDS[WITH_TORCH] if TORCH_LAYERS.intersection(header.parts) else sources.FALLBACK
+    if "python" in header.parts:
+        compiler = COMMANDS[WITH_PYTHON]
     command = [*compiler, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++", "-"]
     # Through a source file, since `#pragma once` in a main file is a warning.
     text = f'#include "{header}"\n'

@@ -13,6 +13,7 @@ KNOWS = {
     "sim": {"core", "sim"},
     "plan": {"core", "sim", "plan"},
     "io": {"core", "sim", "plan", "io"},
+    "python": {"core", "io", "python"},
     "view": {"core", "io", "view"},
     "serve": {"core", "view", "serve"},
     "emulate": {"core", "sim", "io", "emulate"},

@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from ranks import Nursery, Ranks
+
 HEADER = {"type": "run", "schema": 1, "program": "train", "version": "0.1.0", "policy": "isochron", "cluster": "pair",
           "global_batch": 40, "seed": 7, "workers": [{"id": 0, "name": "fast", "kind": "cpu"},
                                                      {"id": 1, "name": "slow", "kind": "gpu"}]}  # fmt: skip
@@ -52,3 +54,34 @@ def program_log(tmp_path_factory):
     command = [program, "simulate", "--cluster", "dynamic", "--policy", "isochron", "--steps", "40", "--log", path]
     subprocess.run(command, check=True, capture_output=True)
     return path
+
+
+@pytest.fixture(scope="session")
+def nursery():
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture(scope="session")
+def pair(nursery):
+    """Two ranks with torch, for the whole session."""
+    ranks = Ranks(nursery, 2)
+    yield ranks
+    ranks.close()
+
+
+@pytest.fixture(scope="session")
+def alone(nursery):
+    """A process without a group."""
+    ranks = Ranks(nursery, 0)
+    yield ranks
+    ranks.close()
+
+
+@pytest.fixture
+def trio(nursery):
+    """Three ranks for one test, which may do to them what it likes."""
+    ranks = Ranks(nursery, 3)
+    yield ranks
+    ranks.close()

@@ -1,0 +1,15 @@
+// The parts of the module isochron._core, one function for each of core's ideas that Python needs.
+//
+// States go as bytes (State::serialize), enumerations as their words, intervals as pairs. std::invalid_argument becomes
+// ValueError; isochron::Error and InvariantError become isochron.Error and isochron.InvariantError.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace isochron::python {
+
+void bind_policy(nanobind::module_& module);  // who takes part, the controller, memory ceilings
+void bind_sample(nanobind::module_& module);  // the sampler and the ledger
+void bind_trace(nanobind::module_& module);   // the run log
+
+}  // namespace isochron::python

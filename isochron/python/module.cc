@@ -1,0 +1,13 @@
+#include "isochron/core/error.h"
+#include "isochron/python/bind.h"
+
+namespace nb = nanobind;
+
+NB_MODULE(_core, module) {
+  module.attr("__version__") = ISOCHRON_VERSION;
+  [[maybe_unused]] const nb::exception<isochron::Error> error(module, "Error", PyExc_RuntimeError);
+  [[maybe_unused]] const nb::exception<isochron::InvariantError> defect(module, "InvariantError", PyExc_AssertionError);
+  isochron::python::bind_policy(module);
+  isochron::python::bind_sample(module);
+  isochron::python::bind_trace(module);
+}

@@ -1,0 +1,39 @@
+"""What can go wrong, in the four kinds of docs/errors.md.
+
+Bad configuration is a ValueError that names the option, the value and what is permitted. A defect in Isochron itself is
+an InvariantError. Everything below is an Error: the environment refused.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+
+from isochron._core import Error, InvariantError
+
+__all__ = ["Error", "Interrupted", "InvariantError", "NumbersError", "PeerError", "PeerLostError", "TimeoutError"]
+
+
+class PeerError(Error):
+    """Another worker is lost or late; `ranks` and `hosts` say which, as far as that is known."""
+
+    def __init__(self, words: str, ranks: Sequence[int] = (), hosts: Sequence[str] = ()) -> None:
+        super().__init__(words)
+        self.ranks = tuple(ranks)
+        self.hosts = tuple(hosts)
+
+
+class PeerLostError(PeerError):
+    """A worker is gone."""
+
+
+class TimeoutError(PeerError, builtins.TimeoutError):
+    """A worker kept the others waiting for longer than the time-out."""
+
+
+class NumbersError(Error):
+    """A loss or a gradient is not finite."""
+
+
+class Interrupted(Error):
+    """The workers changed in the middle of an exchange; the job goes on. Repeat it."""

@@ -1,0 +1,35 @@
+"""Isochron for PyTorch: keep your loop, change three lines.
+
+    import isochron.torch as isochron
+    job = isochron.Job(global_batch=256)
+    model, optimizer = job.prepare(model, optimizer)
+    for epoch in job.epochs(10):
+        for x, y in job.loader(dataset):                    # my share of every global batch
+            job.backward(loss_fn(model(x), y))              # mean over my samples
+            optimizer.step()
+            optimizer.zero_grad()
+
+docs/pytorch.md has the rest.
+"""
+
+from isochron.errors import Error, Interrupted, InvariantError, NumbersError, PeerError, PeerLostError, TimeoutError
+from isochron.torch.job import Job
+from isochron.torch.loader import Loader
+from isochron.torch.options import JobOptions
+from isochron.torch.report import EventRecord, StepRecord, WorkerStep
+
+__all__ = [
+    "Error",
+    "EventRecord",
+    "Interrupted",
+    "InvariantError",
+    "Job",
+    "JobOptions",
+    "Loader",
+    "NumbersError",
+    "PeerError",
+    "PeerLostError",
+    "StepRecord",
+    "TimeoutError",
+    "WorkerStep",
+]

@@ -1,0 +1,154 @@
+"""Batch normalisation over the global batch, exact however unequal the workers' shares are, on CPUs and GPUs alike.
+
+With n_k values per channel on worker k and N = sum n_k, every worker normalises with
+  mean = sum_k (n_k / N) mean_k,   var = sum_k (n_k / N) (var_k + (mean_k - mean)^2),
+and the gradient of its inputs is that of all workers' losses together:
+  dx = (w / s) (dy - (sum dy + xhat sum dy xhat) / N),   s = sqrt(var + eps),   sums over all workers.
+Losses are scaled by b_k K / B and gradients averaged, so what remains is one batch of B.
+
+A layer costs one all-gather of 2 C + 1 numbers forward and one all-reduce of 2 C backward, through host memory, so that
+workers on CPUs and GPUs mix. All workers must run the same layers in the same order. A lost worker does not show in the
+model's code: from then on a layer uses what this worker has, and the job deals with the failure at the end of the step.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import nn
+from torch._compile import _disable_dynamo  # torch.compiler's own would import the whole compiler
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from isochron.torch.world import World
+
+
+class Statistics:
+    """How the layers of a job reach the other workers. A copy of a model shares it; a pickled model goes without."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.counts = True  # False: this worker's samples are a stand-in that counts for nothing
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Statistics:
+        return self
+
+    def __reduce__(self) -> Any:
+        return type(None), ()
+
+    def pool(self, mean: torch.Tensor, variance: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, float]:
+        """Mean, variance and number of values per channel over all workers."""
+        mine = torch.cat((mean, variance, mean.new_full((1,), count if self.counts else 0))).double().cpu()
+        rows = mine.unsqueeze(0)
+        with self.world.kept_failure():
+            if self.world.failure is None:
+                rows = self.world.gather(mine)
+        means, variances, counts = rows[:, : mean.numel()], rows[:, mean.numel() : -1], rows[:, -1:]
+        total = counts.sum().item() or 1.0
+        pooled = (counts * means).sum(0) / total
+        spread = (counts * (variances + (means - pooled) ** 2)).sum(0) / total
+        return pooled.to(mean), spread.to(mean), total
+
+    def add(self, sums: torch.Tensor) -> torch.Tensor:
+        total = sums.double().cpu()
+        with self.world.kept_failure():
+            if self.world.failure is None:
+                self.world.reduce(total)
+        return total.to(sums)
+
+
+def _per_channel(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return values.view(1, -1, *([1] * (like.dim() - 2)))
+
+
+class _Normalise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: Any, bias: Any, mean: torch.Tensor, variance: torch.Tensor,
+                eps: float, total: float, statistics: Statistics) -> torch.Tensor:  # fmt: skip
+        ctx.save_for_backward(x, weight, mean, variance)
+        ctx.eps, ctx.total, ctx.statistics, ctx.has_bias = eps, total, statistics, bias is not None
+        return functional.batch_norm(x, mean, variance, weight, bias, False, 0.0, eps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
+        x, weight, mean, variance = ctx.saved_tensors
+        dims = [0, *range(2, x.dim())]
+        inverse = torch.rsqrt(variance + ctx.eps)
+        wide = dy.to(mean.dtype)
+        normal = (x.to(mean.dtype) - _per_channel(mean, x)).mul_(_per_channel(inverse, x))
+        sum_dy = wide.sum(dims)
+        sum_dy_normal = (wide * normal).sum(dims)
+        total_dy, total_dy_normal = ctx.statistics.add(torch.cat((sum_dy, sum_dy_normal))).chunk(2)
+        scale = inverse if weight is None else inverse * weight.to(inverse.dtype)
+        normal.mul_(_per_channel(-total_dy_normal / ctx.total, x)).add_(wide)
+        normal.sub_(_per_channel(total_dy / ctx.total, x))
+        dx = normal.mul_(_per_channel(scale, x)).to(x.dtype)
+        dweight = sum_dy_normal.to(weight.dtype) if weight is not None else None
+        dbias = sum_dy.to(mean.dtype) if ctx.has_bias else None
+        return dx, dweight, dbias, None, None, None, None, None
+
+
+class _ExactBatchNorm(nn.modules.batchnorm._BatchNorm):
+    isochron_statistics: Statistics | None
+
+    @_disable_dynamo
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        statistics = getattr(self, "isochron_statistics", None)
+        if not self.training or statistics is None or statistics.world.size == 1:
+            return super().forward(x)
+        self._check_input_dim(x)
+        with torch.no_grad():
+            wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
+            spread, middle = torch.var_mean(wide, [0, *range(2, x.dim())], correction=0)
+            mean, variance, total = statistics.pool(middle, spread, x.numel() // x.shape[1])
+            self._remember(mean, variance, total)
+        return _Normalise.apply(x, self.weight, self.bias, mean, variance, self.eps, total, statistics)
+
+    def _remember(self, mean: torch.Tensor, variance: torch.Tensor, total: float) -> None:
+        if not self.track_running_stats or self.running_mean is None or self.running_var is None:
+            return
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        share = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked.item()
+        unbiased = variance * (total / max(total - 1.0, 1.0))
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
+
+
+class ExactSyncBatchNorm(_ExactBatchNorm):
+    """In place of torch's SyncBatchNorm, which refuses CPU tensors."""
+
+    def _check_input_dim(self, x: torch.Tensor) -> None:
+        if x.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {x.dim()}D input)")
+
+
+@functools.cache
+def _exact_class(kind: type[nn.Module]) -> type[nn.Module] | None:
+    """Of BatchNorm layers, FSDP's and users' variants among them, as long as they normalise as torch does."""
+    if kind is nn.SyncBatchNorm:
+        return ExactSyncBatchNorm
+    if issubclass(kind, _ExactBatchNorm) or kind.forward is not nn.modules.batchnorm._BatchNorm.forward:
+        return None
+    return type(f"Exact{kind.__name__}", (_ExactBatchNorm, kind), {})
+
+
+def has_batch_norm(model: nn.Module) -> bool:
+    return any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
+
+
+def make_exact(model: nn.Module, statistics: Statistics) -> int:
+    """Turns the BatchNorm layers of `model` into exact ones, in place: parameters, hooks and names stay. Returns how
+    many there are."""
+    count = 0
+    for module in model.modules():
+        exact = _exact_class(type(module)) if isinstance(module, nn.modules.batchnorm._BatchNorm) else None
+        if exact is not None:
+            module.__class__ = exact
+        if isinstance(module, _ExactBatchNorm):
+            module.isochron_statistics = statistics
+            count += 1
+    return count

@@ -1,0 +1,228 @@
+"""Models as they take part in a job: wrapped with DDP unless they are DDP or FSDP already.
+
+Whatever the wrapper, it averages gradients over the workers; weighting the loss by b_k K / B before backward makes that
+average the gradient of the global batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from isochron.torch.batch_norm import Statistics, has_batch_norm, make_exact
+from isochron.torch.options import JobOptions
+from isochron.torch.stopwatch import Stopwatch
+from isochron.torch.world import World, all_gather_single, reduce_scatter_single
+
+_SYNC_BUFFERS = "forward_sync_buffers"
+if _SYNC_BUFFERS not in inspect.signature(DistributedDataParallel.__init__).parameters:
+    _SYNC_BUFFERS = "broadcast_buffers"  # its name before torch 2.13
+
+
+class ElasticDataParallel(DistributedDataParallel):
+    """DDP that can be put on another group when workers are lost."""
+
+    def __init__(self, module: nn.Module, *, process_group: dist.ProcessGroup, **arguments: Any) -> None:
+        super().__init__(module, process_group=process_group, **arguments)
+        self._isochron_arguments = arguments  # not the group: its connections close when nobody holds it any more
+        self._isochron_hooks: list[tuple[Any, Any]] = []
+
+    def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
+        super().register_comm_hook(state, hook)
+        self._isochron_hooks.append((state, hook))
+
+    def _isochron_begin_step(self) -> None:
+        """DDP orders its buckets anew once, in a forward pass, and waits for the others there: rather do it here, where
+        the clock does not run and a failure can be dealt with."""
+        self.reducer._rebuild_buckets()
+
+    def _isochron_let_go(self) -> None:
+        """Of the reducer, and with it of the group."""
+        self.reducer = None
+        self.logger = None
+        self.process_group = None
+
+    def _isochron_take_up(self, group: dist.ProcessGroup) -> None:
+        arguments, hooks, training = self._isochron_arguments, self._isochron_hooks, self.training
+        # What is there is equal everywhere: init_sync would cost a broadcast of the model.
+        self.__init__(self.module, process_group=group, **{**arguments, "init_sync": False})  # type: ignore[misc]
+        self._isochron_arguments = arguments
+        for state, hook in hooks:
+            self.register_comm_hook(state, hook)
+        self.train(training)
+
+
+class TimedGather:
+    """FSDP's all-gather, with the time it takes counted as waiting."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def allocate(self, size: Any, *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, async_op: bool = False):
+        with _counted(self._world):
+            work = all_gather_single(output_tensor, input_tensor, group=group, async_op=async_op)
+        return TimedWork(work, self._world) if async_op else work
+
+
+class TimedScatter(TimedGather):
+    """FSDP's reduce-scatter, likewise."""
+
+    def __call__(  # type: ignore[override]
+        self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, op: Any, async_op: bool = False
+    ):
+        with _counted(self._world):
+            work = reduce_scatter_single(output_tensor, input_tensor, group=group, op=op, async_op=async_op)
+        return TimedWork(work, self._world) if async_op else work
+
+
+class TimedWork:
+    def __init__(self, work: Any, world: World) -> None:
+        self._work, self._world = work, world
+
+    def wait(self, *arguments: Any) -> Any:
+        with _counted(self._world):
+            return self._work.wait(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._work, name)
+
+
+@contextlib.contextmanager
+def _counted(world: World) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        world.waited += time.perf_counter() - start
+
+
+def _is_fsdp2(model: nn.Module) -> bool:
+    fsdp = _fsdp()
+    return fsdp is not None and isinstance(model, fsdp.FSDPModule)
+
+
+def _is_fsdp1(model: nn.Module) -> bool:
+    fsdp = _fsdp()
+    return fsdp is not None and isinstance(model, fsdp.FullyShardedDataParallel)
+
+
+def _fsdp() -> Any:
+    return sys.modules.get("torch.distributed.fsdp")  # a model can be FSDP's only if that was imported
+
+
+class Models:
+    """The models of a job."""
+
+    def __init__(self, world: World, statistics: Statistics, stopwatch: Stopwatch, options: JobOptions) -> None:
+        self._world = world
+        self._statistics = statistics
+        self._stopwatch = stopwatch
+        self._options = options
+        self.models: list[nn.Module] = []
+        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []  # of buffers, from before the step
+
+    def add(self, model: nn.Module) -> nn.Module:
+        if self._options.sync_batch_norm:
+            make_exact(model, self._statistics)
+        if _is_fsdp2(model) or _is_fsdp1(model):
+            self._time_fsdp(model)
+        elif isinstance(model, DistributedDataParallel):
+            self._stopwatch.watch(model.parameters())
+        else:
+            model = self._wrap(model)
+        self.models.append(model)
+        self._copies += [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+        return model
+
+    def _wrap(self, model: nn.Module) -> nn.Module:
+        device = torch.device(self._options.device or "cpu")
+        model.to(device)
+        self._stopwatch.watch(model.parameters())
+        trained = any(parameter.requires_grad for parameter in model.parameters())
+        if not self._world.has_group or self._world.size == 1 or not trained:
+            return model
+        arguments: dict[str, Any] = {
+            # Statistics over the global batch are equal everywhere; a broadcast would be one more wait per step.
+            _SYNC_BUFFERS: has_batch_norm(model) and not self._options.sync_batch_norm,
+            "device_ids": [device] if device.type == "cuda" else None,
+            **self._options.ddp,
+        }
+        return ElasticDataParallel(model, process_group=self._world.gradients, **arguments)
+
+    def _time_fsdp(self, model: nn.Module) -> None:
+        self._stopwatch.watch_to_end()
+        if not _is_fsdp2(model) or not hasattr(model, "set_custom_all_gather"):
+            return
+        for module in model.modules():
+            if _is_fsdp2(module):
+                module.set_custom_all_gather(TimedGather(self._world))  # type: ignore[operator]
+                module.set_custom_reduce_scatter(TimedScatter(self._world))  # type: ignore[operator]
+
+    def plain(self) -> list[nn.Module]:
+        """Without DDP around them."""
+        return [model.module if isinstance(model, DistributedDataParallel) else model for model in self.models]
+
+    @property
+    def sharded(self) -> bool:
+        return any(_is_fsdp2(model) or _is_fsdp1(model) for model in self.models)
+
+    @property
+    def can_be_rebuilt(self) -> bool:
+        return all(
+            isinstance(model, ElasticDataParallel) or not isinstance(model, DistributedDataParallel)
+            for model in self.models
+        ) and not self.sharded
+
+    def parameters(self) -> list[nn.Parameter]:
+        return [parameter for model in self.models for parameter in model.parameters() if parameter.requires_grad]
+
+    @contextlib.contextmanager
+    def unsynchronised(self) -> Iterator[None]:
+        """Gradients stay this worker's own, for accumulation."""
+        with contextlib.ExitStack() as stack:
+            for model in self.models:
+                if _is_fsdp2(model):
+                    model.set_requires_gradient_sync(False)  # type: ignore[operator]
+                    stack.callback(model.set_requires_gradient_sync, True)  # type: ignore[operator]
+                elif hasattr(model, "no_sync"):
+                    stack.enter_context(model.no_sync())  # type: ignore[operator]
+            yield
+
+    # A step that fails did not happen.
+
+    def remember_buffers(self) -> None:
+        for buffer, copy in self._copies:
+            copy.copy_(buffer)
+
+    def undo(self) -> None:
+        for buffer, copy in self._copies:
+            buffer.copy_(copy)
+        for parameter in self.parameters():
+            parameter.grad = None
+
+    def begin_step(self) -> None:
+        for model in self.models:
+            if isinstance(model, ElasticDataParallel):
+                model._isochron_begin_step()
+
+    def let_go(self) -> None:
+        for model in self.models:
+            if isinstance(model, ElasticDataParallel):
+                model._isochron_let_go()
+
+    def take_up(self) -> None:
+        for model in self.models:
+            if isinstance(model, ElasticDataParallel):
+                model._isochron_take_up(self._world.gradients)  # type: ignore[arg-type]

@@ -1,0 +1,146 @@
+"""Who the workers are, whether they live, and how they meet again after something broke.
+
+The meeting place is the store of the default process group, which a launcher keeps outside the workers. One meeting
+is one generation g:
+  a) everybody writes where it stands under g/here/RANK, and waits until every other member is here or known to be
+     gone: marked by the launcher, or a process of this host that has ended;
+  b) who does neither within the time-out is put out: killed if it is on this host, else by its launcher;
+  c) the first to have the whole picture writes the list of members; compare-and-set makes it everybody's.
+A member that is lost after that is missed in the next generation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from isochron.errors import PeerLostError
+
+POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Peer:
+    rank: int  # in the default process group, for the life of the job
+    host: str
+    process: int
+    machine: str  # equal for processes that see each other's numbers
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} on {self.host} (process {self.process})"
+
+    @staticmethod
+    def here(rank: int) -> Peer:
+        boot = namespace = ""
+        with suppress(OSError):
+            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+            namespace = os.readlink("/proc/self/ns/pid")
+        return Peer(rank, socket.gethostname(), os.getpid(), f"{socket.gethostname()} {boot} {namespace}")
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Peer:
+        return Peer(**json.loads(text))
+
+
+def has_ended(process: int) -> bool:
+    """Whether a process of this host is gone, or dead and not buried yet."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def names_of(peers: list[Peer]) -> str:
+    return ", ".join(map(str, peers)) or "nobody"
+
+
+class Meeting:
+    """The store as the workers of a job use it to find each other again."""
+
+    def __init__(self, store: dist.Store, marks: dist.Store, me: Peer, timeout: float) -> None:
+        self._store = store
+        self._marks = marks  # of the dead and the evicted: the launcher's
+        self._me = me
+        self._timeout = timeout
+        self.generation = 0
+
+    def introduce(self, members: list[int]) -> list[Peer]:
+        """Everybody's description, by rank; waits for all."""
+        self._store.set(f"peer/{self._me.rank}", self._me.to_json())
+        return [Peer.from_json(self._store.get(f"peer/{rank}").decode()) for rank in members]
+
+    def is_gone(self, peer: Peer) -> bool:
+        if self._marks.check([f"dead/{peer.rank}"]) or self._is_evicted(peer):
+            return True
+        return peer.machine == self._me.machine and has_ended(peer.process)
+
+    def gather(
+        self, members: list[Peer], standing: dict[str, Any], suspects: tuple[int, ...] = ()
+    ) -> tuple[list[Peer], dict[int, Any], list[Peer]]:
+        """The next generation: its members, where each of them stands, and who was put out for being late. The
+        suspects among them, whom everybody has waited for already, are put out at once."""
+        self.generation += 1
+        prefix = f"{self.generation}/"
+        self._store.set(f"{prefix}here/{self._me.rank}", json.dumps(standing))
+        for peer in members:
+            if peer.rank in suspects and not self._is_here(peer, prefix):
+                self._evict(peer)
+        silent = self._await(members, prefix)
+        for peer in silent:
+            self._evict(peer)
+        here = [peer.rank for peer in members if self._is_here(peer, prefix) and not self._is_evicted(peer)]
+        decided = json.loads(self._store.compare_set(f"{prefix}members", "", json.dumps(here)))
+        if self._me.rank not in decided:
+            raise PeerLostError(f"{self._me} was put out of the job by the others, whom it kept waiting")
+        standings = {rank: json.loads(self._store.get(f"{prefix}here/{rank}")) for rank in decided}
+        late = [peer for peer in members if self._is_evicted(peer)]
+        return [peer for peer in members if peer.rank in decided], standings, late
+
+    def _is_here(self, peer: Peer, prefix: str) -> bool:
+        return self._store.check([f"{prefix}here/{peer.rank}"])
+
+    def _is_evicted(self, peer: Peer) -> bool:
+        return self._marks.check([f"evicted/{peer.rank}"])
+
+    def _await(self, members: list[Peer], prefix: str) -> list[Peer]:
+        """Who is neither here nor gone when the time is over, or somebody else has decided."""
+        deadline = time.monotonic() + self._timeout
+        waiting = list(members)
+        while waiting:
+            waiting = [peer for peer in waiting if not self._is_here(peer, prefix) and not self.is_gone(peer)]
+            if time.monotonic() > deadline or self._store.check([f"{prefix}members"]):
+                break
+            if waiting:
+                time.sleep(POLL_SECONDS)
+        return waiting
+
+    def _evict(self, peer: Peer) -> None:
+        self._marks.set(f"evicted/{peer.rank}", self._me.to_json())
+        if peer.machine == self._me.machine:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(peer.process, signal.SIGKILL)
+
+    def missing_from(self, what: str, members: list[Peer], patience: float) -> list[Peer]:
+        """Who does not answer a roll call within `patience` seconds of somebody's time-out."""
+        self._store.set(f"roll/{what}/{self._me.rank}", "here")
+        deadline = time.monotonic() + patience
+        waiting = list(members)
+        while waiting and time.monotonic() < deadline:
+            waiting = [peer for peer in waiting if not self._store.check([f"roll/{what}/{peer.rank}"])]
+            time.sleep(POLL_SECONDS)
+        return waiting

@@ -1,0 +1,226 @@
+"""Samples fetched by number, in this process or ahead of time in worker processes.
+
+What a sample becomes depends on (seed, epoch, sample) alone: if the dataset draws random numbers, Python's, NumPy's and
+torch's generators are seeded with them before it is asked, so random augmentation is the same however many workers and
+processes there are, and after a resume. With torch's default_collate the processes hand over pieces that are collated
+already, in shared memory; with another function the samples themselves, since only a whole batch may be given to it.
+"""
+
+from __future__ import annotations
+
+import collections
+import multiprocessing.connection
+import pickle
+import random
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+import torch.multiprocessing
+from torch.utils.data import default_collate
+
+from isochron._core import mix_key
+from isochron.errors import Error
+from isochron.torch import collate
+
+TASKS_PER_PROCESS = 4  # in its pipe; more wait here
+
+
+class Fetcher:
+    """What a process needs to know."""
+
+    def __init__(self, dataset: Any, collate_fn: Callable[[list[Any]], Any] | None, seed: int) -> None:
+        self.dataset = dataset
+        self.collate_fn = collate_fn
+        self.seed = seed
+        self._draws = False  # random numbers, as far as is known
+
+    def fetch(self, epoch: int, indices: list[int], restore: bool = False) -> Any:
+        """With `restore` the generators of this process are as before."""
+        before = Generators() if restore or not self._draws else None
+        samples = None
+        if before is not None and not self._draws:
+            # Seeding costs more than many a sample, so it is left out until a random number is drawn.
+            samples = [self.dataset[index] for index in indices]
+            self._draws = not before.unchanged()
+        if samples is None or self._draws:
+            samples = self._fetch_seeded(epoch, indices)
+        if before is not None and restore and self._draws:
+            before.restore()
+        return samples if self.collate_fn is not None else default_collate(samples)
+
+    def _fetch_seeded(self, epoch: int, indices: list[int]) -> list[Any]:
+        samples = []
+        for index in indices:
+            seed_everything(mix_key([self.seed, epoch, index]))
+            samples.append(self.dataset[index])
+        return samples
+
+    def assemble(self, pieces: list[tuple[Any, int, int]]) -> Any:
+        """The batch of parts (piece, first, last) of what fetch() gave."""
+        if self.collate_fn is None:
+            return collate.join([collate.take(piece, first, last) for piece, first, last in pieces])
+        return self.collate_fn([sample for piece, first, last in pieces for sample in piece[first:last]])
+
+
+def seed_everything(seed: int) -> None:
+    random.seed(seed)
+    torch.random.default_generator.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+
+
+class Generators:
+    """The states of all of them."""
+
+    def __init__(self) -> None:
+        numpy = sys.modules.get("numpy")
+        self._python = random.getstate()
+        self._torch = torch.random.get_rng_state()
+        self._numpy = numpy.random.get_state() if numpy else None
+
+    def unchanged(self) -> bool:
+        now = Generators()
+        if now._python != self._python or not torch.equal(now._torch, self._torch):
+            return False
+        if now._numpy is None or self._numpy is None:
+            return now._numpy is self._numpy
+        return now._numpy[2] == self._numpy[2] and now._numpy[1].tobytes() == self._numpy[1].tobytes()
+
+    def restore(self) -> None:
+        random.setstate(self._python)
+        torch.random.set_rng_state(self._torch)
+        if self._numpy is not None:
+            sys.modules["numpy"].random.set_state(self._numpy)
+
+
+def _serve(fetcher: Fetcher, number: int, init: Callable[[int], None] | None, pipe: Any, others: list[Any]) -> None:
+    """A process: answers tasks until its pipe is closed, also by the death of whoever holds the other end."""
+    for other in others:
+        other.close()  # else this process would keep its siblings' pipes open
+    torch.set_num_threads(1)
+    with suppress(EOFError, KeyboardInterrupt, BrokenPipeError, ConnectionResetError):
+        if init is not None:
+            init(number)
+        while True:
+            ticket, epoch, indices = pipe.recv()
+            try:
+                piece = fetcher.fetch(epoch, indices)
+                answer = piece if fetcher.collate_fn is None else pickle.dumps(piece)
+                pipe.send((ticket, answer, None))
+            except (EOFError, BrokenPipeError, ConnectionResetError):
+                raise
+            except Exception as error:
+                pipe.send((ticket, None, (type(error).__name__, str(error), traceback.format_exc())))
+
+
+class SamplePool:
+    """Not thread-safe. Every ticket is either collected or dropped."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        processes: int,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: str | None = None,
+    ) -> None:
+        self._fetcher = fetcher
+        self._ticket = 0
+        self._done: dict[int, Any] = {}
+        self._dropped: set[int] = set()
+        self._local: dict[int, tuple[int, list[int]]] = {}  # without processes: fetched when collected
+        self._queue: collections.deque[tuple[int, int, list[int]]] = collections.deque()
+        self._pipes: list[Any] = []
+        self._processes: list[Any] = []
+        self._loads: list[int] = [0] * processes
+        context = torch.multiprocessing.get_context(multiprocessing_context)
+        for number in range(processes):
+            mine, theirs = context.Pipe()
+            others = [*self._pipes, mine] if context.get_start_method() == "fork" else []
+            process = context.Process(
+                target=_serve, args=(fetcher, number, worker_init_fn, theirs, others), daemon=True,
+                name=f"isochron-loader-{number}",
+            )  # fmt: skip
+            process.start()
+            theirs.close()
+            self._pipes.append(mine)
+            self._processes.append(process)
+
+    def request(self, epoch: int, indices: list[int]) -> int:
+        self._ticket += 1
+        if not self._processes:
+            self._local[self._ticket] = (epoch, indices)
+        else:
+            self._queue.append((self._ticket, epoch, indices))
+            self._hand_out()
+        return self._ticket
+
+    def collect(self, ticket: int) -> Any:
+        """The piece; waits for it. Raises what the dataset raised, as isochron.Error."""
+        if not self._processes:
+            return self._fetcher.fetch(*self._local.pop(ticket), restore=True)
+        while ticket not in self._done:
+            self._receive()
+        piece = self._done.pop(ticket)
+        if isinstance(piece, Failure):
+            raise Error(f"the dataset failed in a loader process with {piece.name}: {piece.words}\n{piece.trace}")
+        return piece
+
+    def drop(self, ticket: int) -> None:
+        """It is not wanted any more."""
+        self._local.pop(ticket, None)
+        waiting = [task for task in self._queue if task[0] == ticket]
+        if waiting:
+            self._queue.remove(waiting[0])
+        elif self._done.pop(ticket, None) is None and self._processes:
+            self._dropped.add(ticket)
+
+    def _hand_out(self) -> None:
+        while self._queue:
+            number = min(range(len(self._loads)), key=self._loads.__getitem__)
+            if self._loads[number] >= TASKS_PER_PROCESS:
+                return
+            self._loads[number] += 1
+            try:
+                self._pipes[number].send(self._queue.popleft())
+            except OSError:
+                self._complain(number)
+
+    def _receive(self) -> None:
+        for pipe in multiprocessing.connection.wait(self._pipes):
+            number = self._pipes.index(pipe)
+            try:
+                ticket, piece, failure = pipe.recv()
+            except (EOFError, OSError):
+                self._complain(number)
+            self._loads[number] -= 1
+            if ticket in self._dropped:
+                self._dropped.remove(ticket)
+            elif failure is not None:
+                self._done[ticket] = Failure(*failure)
+            else:
+                self._done[ticket] = piece if self._fetcher.collate_fn is None else pickle.loads(piece)
+        self._hand_out()
+
+    def _complain(self, number: int) -> None:
+        process = self._processes[number]
+        process.join(1.0)
+        raise Error(f"loader process {number} (process {process.pid}) ended with code {process.exitcode}")
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            process.join(1.0)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._pipes, self._processes = [], []
+
+
+class Failure:
+    def __init__(self, name: str, words: str, trace: str) -> None:
+        self.name, self.words, self.trace = name, words, trace

@@ -1,0 +1,131 @@
+"""What happens when a step fails: a worker that died or kept the others waiting, or memory that ran out.
+
+  a) Whoever notices gives up its groups, so that all others fail too. A step that the optimizer has not taken is
+     undone: gradients are dropped, running statistics are as before it.
+  b) Those that are left meet (peers.py) and make new groups.
+  c) Who is behind gets models, optimizers and job from the first of those who are furthest. If nobody knows the reports
+     of the last step, it counts without them.
+  d) Each, by itself, takes the lost ones from the roster, lowers the ceiling of those who ran out of memory and deals B
+     anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from isochron.errors import Error, PeerLostError, TimeoutError
+from isochron.torch import state
+from isochron.torch.memory import release_cached_memory
+from isochron.torch.peers import Peer
+from isochron.torch.report import Report, make_record
+
+if TYPE_CHECKING:
+    from isochron.torch.job import Job
+
+log = logging.getLogger("isochron")
+
+MOST_ATTEMPTS = 5  # at a step that fails again and again though nobody is lost
+
+
+def recover(job: Job, error: BaseException) -> None:
+    """Collective among those that are left. Raises PeerError naming the lost if the job cannot go on without them."""
+    from isochron.torch.job import Phase
+
+    world = job._world
+    suspects: tuple[int, ...] = ()
+    if job._failed_batch == 0:
+        named = world.name_failure(f"step {job.step}", error)
+        if not world.elastic or not job._models.can_be_rebuilt or job._attempts >= MOST_ATTEMPTS:
+            raise named from error
+        log.warning("%s", named)
+        suspects = named.ranks if isinstance(named, TimeoutError) else ()
+    computed = job._phase is Phase.COMPUTED and job._synchronises
+    if not computed:
+        _undo(job)
+    job._rate.restore()
+    job._exchange = None
+    job._models.let_go()
+    _forget_frames(error)
+    world.give_up()
+    if job._failed_batch:
+        release_cached_memory()
+    progress = 2 * job.step + int(computed)
+    standings, lost, late = world.meet({"progress": progress, "failed": job._failed_batch}, suspects)
+    job._phase = Phase.BETWEEN
+    _catch_up(job, progress, {rank: standing["progress"] for rank, standing in standings.items()}, computed)
+    failed = {rank: standing["failed"] for rank, standing in standings.items() if standing["failed"]}
+    job._attempts = 0 if lost or failed else job._attempts + 1
+    _deal_anew(job, lost, late, failed)
+    job._failed_batch = 0
+    job._models.take_up()
+    world.take_waited()
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """They hold exchanges under way, and with them the group, and the tensors that were too much for the memory."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
+def _undo(job: Job) -> None:
+    """The step under way, and those before it whose gradients are still accumulating: the lost ones' part of them is
+    lost, too."""
+    job._models.undo()
+    if job._group.beginning and job._group.begun:
+        state.go_back(job, job._group.beginning)
+        job._tell("rollback", 0, "to the first of the batches that were being accumulated")
+    job._group.end()
+
+
+def _catch_up(job: Job, mine: int, progress: dict[int, int], computed: bool) -> None:
+    furthest = max(progress.values())
+    if computed and mine == furthest:
+        _finish_unreported(job)
+    if min(progress.values()) == furthest:
+        return
+    ranks = [peer.rank for peer in job._world.members]
+    source = next(k for k, rank in enumerate(ranks) if progress[rank] == furthest)
+    packed, record = job._world.broadcast((state.pack(job), job._record) if job.rank == source else None, source)
+    if mine < furthest:
+        state.unpack(job, packed)
+        # The workers are still those of before, in the same order.
+        state.go_back(job, packed["job"])
+        job._record = record
+        job._trace.step(record)
+
+
+def _finish_unreported(job: Job) -> None:
+    """The optimizer has taken the step, so it counts, though what was measured is lost."""
+    share, workers = job._share, job._controller.workers
+    assert share is not None
+    reports = [Report(batch=last - first, start=job._now()) for first, last in share.slices]
+    place = share.epoch, share.position
+    job._record = make_record(reports, workers, job._decision, place, job._finished, job._now())
+    job._note_samples()
+    nothing = [0.0] * len(workers)
+    job._controller.observe(job.step, [worker.id for worker in workers], [0] * len(workers), nothing, nothing, nothing)
+    job._decision = job._controller.decision
+    job._trace.step(job._record)
+
+
+def _deal_anew(job: Job, lost: list[Peer], late: list[Peer], failed: dict[int, int]) -> None:
+    everybody = sorted([*job._world.members, *lost], key=lambda peer: peer.rank)
+    before = {peer.rank: worker for peer, worker in zip(everybody, job._members, strict=True)}
+    job._members = [before[peer.rank] for peer in job._world.members]
+    if job._source is not None:
+        job._open_trace(go_on=True)  # the first worker may be another one now
+    for peer in lost:
+        job._tell("evicted" if peer in late else "death", before[peer.rank].id, str(peer))
+        job._ceilings.forget(before[peer.rank].id)
+    for rank, batch in failed.items():
+        job._tell("out-of-memory", before[rank].id, f"with {batch} samples")
+        job._ceilings.failed(before[rank].id, batch, job.step)
+    if not lost and not failed:
+        return
+    try:
+        job._change_workers(job._with_ceilings())
+    except ValueError as error:
+        kind: Any = PeerLostError if lost else Error
+        raise kind(f"step {job.step}: the workers that are left cannot take the global batch ({error})") from error

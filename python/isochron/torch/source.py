@@ -1,0 +1,269 @@
+"""This worker's samples of every step, with nothing prepared for a split that no longer holds.
+
+The split of a step is known only when the one before it is finished. So not batches are prepared but samples: those
+that this worker will get if the split stays, in small pieces. When it changes, what is missing is fetched, what is too
+much is dropped, and the batch is assembled when the step begins: its size is always that of the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset, default_collate
+
+from isochron._core import MOST_POSITIONS, Ledger, Sampler, deal
+from isochron.torch.pool import Fetcher, SamplePool
+
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Of a step: which positions of the epoch all workers take, and this worker's batch."""
+
+    epoch: int
+    position: int
+    size: int  # samples of all workers
+    slices: list[Interval]  # by rank
+    batch: Any
+    stand_in: bool  # this worker has no samples; its batch counts for nothing
+
+
+@dataclass(frozen=True)
+class LoaderOptions:
+    num_workers: int = 0
+    collate_fn: Callable[[list[Any]], Any] | None = None
+    pin_memory: bool = False
+    prefetch_steps: int = 2
+    worker_init_fn: Callable[[int], None] | None = None
+    multiprocessing_context: str | None = None
+
+    def validate(self) -> None:
+        for name in ("num_workers", "prefetch_steps"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"{name} is {value!r}; permitted: a whole number, 0 or more")
+
+
+@dataclass
+class _Piece:
+    first: int
+    last: int
+    ticket: int
+    content: Any = None
+
+
+class MapSource:
+    """Of a dataset with __getitem__ and __len__, in the order of the sampler's permutation."""
+
+    def __init__(self, dataset: Any, options: LoaderOptions, global_batch: int, seed: int, last_batch: str) -> None:
+        self.size = len(dataset)
+        if self.size == 0:
+            raise ValueError("the dataset's size is 0; permitted: 1 or more")
+        order = (self.size, global_batch, seed, last_batch)
+        self._sampler = Sampler(*order)
+        self._lookup = Sampler(*order)  # may be an epoch ahead
+        self._options = options
+        self._fetcher = Fetcher(dataset, options.collate_fn, seed)
+        self._pool = SamplePool(
+            self._fetcher, options.num_workers, options.worker_init_fn, options.multiprocessing_context
+        )
+        self._pieces: dict[int, list[_Piece]] = {}  # by epoch
+
+    @property
+    def epoch(self) -> int:
+        return self._sampler.epoch
+
+    @property
+    def position(self) -> int:
+        return self._sampler.position
+
+    @property
+    def samples_per_epoch(self) -> int:
+        return self._sampler.samples_per_epoch
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._sampler.steps_per_epoch
+
+    def left(self) -> int:
+        """Samples of this epoch that no step has used."""
+        return self.samples_per_epoch - self.position
+
+    def new_ledger(self) -> Ledger:
+        return Ledger(self.samples_per_epoch)
+
+    def seek(self, epoch: int, position: int) -> None:
+        self._sampler.seek(epoch, position)
+        self._drop_before(epoch, position)
+
+    def take(self, split: list[int], rank: int) -> Share | None:
+        """The step that is due."""
+        epoch, position, size = self.epoch, self.position, self._sampler.step_size
+        slices = self._sampler.slices(split)
+        first, last = slices[rank]
+        stand_in = first == last
+        batch = self._batch(epoch, 0, min(2, self.samples_per_epoch)) if stand_in else self._batch(epoch, first, last)
+        self._drop_before(epoch, position + size)
+        if self._options.num_workers > 0:
+            for ahead in range(1, self._options.prefetch_steps + 1):
+                self._prefetch(epoch, position + ahead * sum(split), split, rank)
+        return Share(epoch, position, size, slices, batch, stand_in)
+
+    def advance(self) -> None:
+        self._sampler.advance()
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _batch(self, epoch: int, first: int, last: int) -> Any:
+        self._request(epoch, first, last)
+        parts = []
+        for piece in self._of(epoch):
+            low, high = max(first, piece.first), min(last, piece.last)
+            if low < high:
+                if piece.content is None:
+                    piece.content = self._pool.collect(piece.ticket)
+                parts.append((piece.content, low - piece.first, high - piece.first))
+        return self._fetcher.assemble(parts)
+
+    def _of(self, epoch: int) -> list[_Piece]:
+        return self._pieces.setdefault(epoch, [])
+
+    def _prefetch(self, epoch: int, position: int, split: list[int], rank: int) -> None:
+        if position >= self.samples_per_epoch:
+            epoch, position = epoch + 1, position - self.steps_per_epoch * sum(split)
+        if position < 0 or position >= self.samples_per_epoch:
+            return
+        self._lookup.seek(epoch, position)
+        first, last = self._lookup.slices(split)[rank]
+        self._request(epoch, first, last)
+
+    def _request(self, epoch: int, first: int, last: int) -> None:
+        """Asks for what is not there yet of these positions."""
+        pieces = self._of(epoch)
+        at = first
+        for piece in list(pieces):
+            if piece.first >= last:
+                break
+            if piece.last > at:
+                self._request_gap(epoch, at, piece.first)
+                at = piece.last
+        self._request_gap(epoch, at, last)
+        pieces.sort(key=lambda piece: piece.first)
+
+    def _request_gap(self, epoch: int, first: int, last: int) -> None:
+        if first >= last:
+            return
+        if self._lookup.epoch != epoch:
+            self._lookup.seek(epoch, 0)
+        processes = max(self._options.num_workers, 1)
+        length = last - first if self._options.num_workers == 0 else min(max(-(-(last - first) // processes), 1), 32)
+        for start in range(first, last, length):
+            end = min(start + length, last)
+            ticket = self._pool.request(epoch, self._lookup.samples(start, end))
+            self._of(epoch).append(_Piece(start, end, ticket))
+
+    def _drop_before(self, epoch: int, position: int) -> None:
+        for number in list(self._pieces):
+            kept = []
+            for piece in self._pieces[number]:
+                if number > epoch or (number == epoch and piece.last > position):
+                    kept.append(piece)
+                elif piece.content is None:
+                    self._pool.drop(piece.ticket)
+            self._pieces[number] = kept
+            if not kept:
+                del self._pieces[number]
+
+
+class StreamSource:
+    """Of an iterable dataset, whose samples come in one order, the same on all workers: each reads all of them and
+    keeps its share. So every sample is used once, without a word between the workers; that reading costs each of them
+    the whole stream is the price."""
+
+    size = 0  # unknown
+    samples_per_epoch = 0
+
+    def __init__(self, dataset: Any, options: LoaderOptions, global_batch: int, seed: int, last_batch: str) -> None:
+        self._dataset = dataset
+        self._options = options
+        self._global_batch = global_batch
+        self._last_batch = last_batch
+        self._collate = options.collate_fn or default_collate
+        self.epoch = self.position = 0
+        self._stream: Iterator[Any] | None = None
+        self._taken: list[Any] = []  # of the step under way, which may have to be dealt again
+
+    @property
+    def steps_per_epoch(self) -> int:
+        try:
+            count = len(self._dataset)
+        except TypeError:
+            raise TypeError("the stream has no length, so nobody knows the number of its steps") from None
+        rest = self._last_batch == "keep" and count % self._global_batch > 0
+        return count // self._global_batch + int(rest)
+
+    def left(self) -> int:
+        return MOST_POSITIONS
+
+    def new_ledger(self) -> Ledger:
+        return Ledger(MOST_POSITIONS)
+
+    def seek(self, epoch: int, position: int) -> None:
+        if (epoch, position) == (self.epoch, self.position):
+            return
+        self.epoch, self.position = epoch, position
+        self._stream, self._taken = None, []
+
+    def take(self, split: list[int], rank: int) -> Share | None:
+        """None: the epoch is over."""
+        if self._stream is None:
+            self._stream = self._open()
+        if not self._taken:
+            self._taken = list(islice(self._stream, self._global_batch))
+        size = len(self._taken)
+        if size == 0 or (size < self._global_batch and self._last_batch == "drop"):
+            self.epoch, self.position = self.epoch + 1, 0
+            self._stream, self._taken = None, []
+            return None
+        slices = []
+        first = 0
+        for count in deal(size, split):
+            slices.append((self.position + first, self.position + first + count))
+            first += count
+        mine = [self._taken[index - self.position] for index in range(*slices[rank])]
+        stand_in = not mine
+        batch = self._collate(self._taken[:2] if stand_in else mine)
+        return Share(self.epoch, self.position, size, slices, batch, stand_in)
+
+    def advance(self) -> None:
+        self.position += len(self._taken)
+        self._taken = []
+
+    def close(self) -> None:
+        self._stream = None
+
+    def _open(self) -> Iterator[Any]:
+        if hasattr(self._dataset, "set_epoch"):
+            self._dataset.set_epoch(self.epoch)
+        loader = DataLoader(
+            self._dataset,
+            batch_size=None,
+            num_workers=self._options.num_workers,
+            worker_init_fn=self._options.worker_init_fn,
+            multiprocessing_context=self._options.multiprocessing_context if self._options.num_workers else None,
+        )
+        return islice(iter(loader), self.position, None)
+
+
+Source = MapSource | StreamSource
+
+
+def make_source(dataset: Any, options: LoaderOptions, global_batch: int, seed: int, last_batch: str) -> Source:
+    options.validate()
+    streams = isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
+    return (StreamSource if streams else MapSource)(dataset, options, global_batch, seed, last_batch)

@@ -1,0 +1,100 @@
+"""Where a job's steps and events go: a run log, TensorBoard, and whoever asked to be told."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from isochron._core import RunLog, Worker
+from isochron.torch.options import JobOptions
+from isochron.torch.report import EventRecord, StepRecord
+
+log = logging.getLogger("isochron")
+
+
+class Trace:
+    def __init__(self, options: JobOptions) -> None:
+        self._options = options
+        self._log: RunLog | None = None
+        self._board: Any = None
+
+    def open(self, first: bool, samples_per_epoch: int, step: int, workers: list[Worker], go_on: bool) -> None:
+        """By the first worker, when the data is known. A log that goes on is told from which step."""
+        if not first:
+            return
+        options = self._options
+        if options.log is not None and self._log is None:
+            self._log = RunLog(
+                options.log,
+                policy=options.policy,
+                global_batch=options.global_batch,
+                seed=options.seed,
+                samples_per_epoch=samples_per_epoch,
+                model="",
+                dataset="",
+                workers=[(worker.id, worker.name, worker.kind) for worker in workers],
+                go_on=go_on,
+            )
+            if self._log.continued and self._log.next_step != step:
+                self._log.event(step=step, seconds=0.0, event="resume", worker=0, words="")
+        if options.tensorboard is not None and self._board is None:
+            self._board = options.tensorboard
+            if not hasattr(self._board, "add_scalar"):
+                from torch.utils.tensorboard import SummaryWriter  # slow to import, and not always there
+
+                self._board = SummaryWriter(str(options.tensorboard))
+
+    def step(self, record: StepRecord) -> None:
+        if record.changed:
+            log.info("step %d: batches %s, %s", record.step, record.batch_sizes, record.words or record.reason)
+        if self._log is not None:
+            self._log.step(
+                step=record.step,
+                epoch=record.epoch,
+                position=record.position,
+                start=record.start,
+                seconds=record.seconds,
+                workers=[(one.id, one.batch, one.start, one.seconds, one.waited, one.exchange)
+                         for one in record.workers],
+                learning_rate_factor=record.learning_rate_factor,
+                changed=record.changed,
+                reason=record.reason,
+                words=record.words,
+                loss=record.loss,
+            )  # fmt: skip
+        if self._board is not None:
+            self._draw(record)
+        if self._options.on_step is not None:
+            self._options.on_step(record)
+
+    def _draw(self, record: StepRecord) -> None:
+        scalar = self._board.add_scalar
+        scalar("isochron/balance", record.balance, record.step)
+        scalar("isochron/step_seconds", record.seconds, record.step)
+        scalar("isochron/samples_per_second", sum(record.batch_sizes) / max(record.seconds, 1e-9), record.step)
+        if record.loss == record.loss:
+            scalar("isochron/loss", record.loss, record.step)
+        for worker in record.workers:
+            scalar(f"isochron/batch_size/{worker.name}", worker.batch, record.step)
+            scalar(f"isochron/compute_seconds/{worker.name}", worker.seconds, record.step)
+
+    def event(self, record: EventRecord) -> None:
+        log.warning("step %d: %s of worker %d %s", record.step, record.event, record.worker, record.words)
+        if self._log is not None:
+            self._log.event(
+                step=record.step, seconds=record.seconds, event=record.event, worker=record.worker, words=record.words
+            )
+        if self._options.on_event is not None:
+            self._options.on_event(record)
+
+    def evaluation(self, step: int, seconds: float, loss: float, accuracy: float) -> None:
+        if self._log is not None:
+            self._log.evaluation(step=step, seconds=seconds, loss=loss, accuracy=accuracy)
+        if self._board is not None:
+            self._board.add_scalar("isochron/test_accuracy", accuracy, step)
+
+    def close(self) -> None:
+        self._log = None
+        if self._board is not None and self._board is not self._options.tensorboard:
+            self._board.close()
+        self._board = None

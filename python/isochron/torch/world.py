@@ -1,0 +1,236 @@
+"""The workers of a job as this process sees them, and what they exchange besides gradients.
+
+Two process groups of our own lie over the default one: `gradients`, which DDP averages over, and `control`, a gloo
+group on the CPU for telemetry and for BatchNorm's statistics, so that neither gets into the other's order. Both can be
+given up and made anew among those that are left; the default group cannot, and is used only at the start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import pickle
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from isochron.errors import PeerError, PeerLostError, TimeoutError
+from isochron.torch.peers import Meeting, Peer, names_of
+
+log = logging.getLogger("isochron")
+
+# How gloo and the store say that a peer is lost or late; everything else that is a RuntimeError is the user's.
+_LOST = re.compile(r"gloo[/:]|ProcessGroupGloo|connection (closed|reset) by peer|broken pipe", re.I)
+_LATE = re.compile(r"timed out waiting|application timeout|wait timeout", re.I)
+_jobs = 0
+ROLL_CALL_SECONDS = 10.0  # others notice a time-out later than we do by as much as they were behind
+
+# torch 2.13 gave these new names and warns about the old ones.
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+
+def is_peer_failure(error: BaseException) -> bool:
+    if isinstance(error, (PeerError, dist.DistError)):
+        return True
+    return isinstance(error, RuntimeError) and bool(_LOST.search(str(error)) or _LATE.search(str(error)))
+
+
+def _destroy(group: dist.ProcessGroup) -> None:
+    if group is not dist.group.WORLD:
+        with contextlib.suppress(Exception):
+            dist.destroy_process_group(group)
+
+
+def _launcher_marks() -> dist.Store | None:
+    """Where `python -m isochron.launch` says who is dead."""
+    if "ISOCHRON_LAUNCH" not in os.environ:
+        return None
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    return dist.PrefixStore("isochron", dist.TCPStore(address, port, wait_for_workers=False))
+
+
+class World:
+    """Of one process it needs no group; then every exchange is trivial."""
+
+    def __init__(self, timeout: float, elastic: bool | None) -> None:
+        global _jobs
+        self._timeout = timeout
+        self.gradients: dist.ProcessGroup | None = None
+        self.control: dist.ProcessGroup | None = None
+        self.members: list[Peer] = []
+        self.me = Peer.here(0)
+        self.waited = 0.0  # seconds spent in blocking exchanges since take_waited()
+        self.failure: BaseException | None = None  # of an exchange inside the user's code, for whoever asks later
+        self.has_group = dist.is_available() and dist.is_initialized()
+        if not self.has_group:
+            self.members = [self.me]
+            self.elastic = False
+            return
+        _jobs += 1
+        self.me = Peer.here(dist.get_rank())
+        store = dist.PrefixStore(f"isochron/{_jobs}", dist.distributed_c10d._get_default_store())
+        self._meeting = Meeting(store, _launcher_marks() or store, self.me, timeout)
+        self.members = self._meeting.introduce(list(range(dist.get_world_size())))
+        self._backend = dist.get_backend()
+        self._own_groups = "nccl" not in str(dist.get_backend_config()).lower()
+        self.elastic = self._own_groups and elastic is not False
+        self._make_groups()
+
+    @property
+    def rank(self) -> int:
+        return self.members.index(self.me)
+
+    @property
+    def size(self) -> int:
+        return len(self.members)
+
+    def _make_groups(self) -> None:
+        ranks = [peer.rank for peer in self.members]
+        timeout = timedelta(seconds=self._timeout)
+        first = len(ranks) == dist.get_world_size() and self._meeting.generation == 0
+        # Only the members of a later group can be asked to take part in making it.
+        arguments: dict[str, Any] = {"ranks": ranks, "timeout": timeout, "use_local_synchronization": not first}
+        self.control = dist.new_group(backend="gloo", **arguments)
+        self.gradients = dist.new_group(backend="gloo", **arguments) if self._own_groups else dist.group.WORLD
+
+    def give_up(self) -> None:
+        """Makes everybody else fail, too, who waits for this process in one of the groups: gloo closes its connections
+        when nobody holds a group any more."""
+        groups = [group for group in (self.gradients, self.control) if group is not None]
+        self.gradients = self.control = None
+        self.failure = None
+        while groups:
+            _destroy(groups.pop())
+        gc.collect()
+
+    def meet(
+        self, standing: dict[str, Any], suspects: tuple[int, ...]
+    ) -> tuple[dict[int, Any], list[Peer], list[Peer]]:
+        """Comes together with those that are left, in groups that work; `suspects` have been waited for already.
+        Returns where each stands, by rank of the default group; who is gone; and who of those was put out for being
+        late."""
+        before = list(self.members)
+        while True:
+            self.members, standings, late = self._meeting.gather(self.members, standing, suspects)
+            try:
+                self._make_groups()
+                self.barrier()
+            except PeerError as error:  # lost another one
+                log.warning("%s", error)
+                self.give_up()
+                continue
+            return standings, [peer for peer in before if peer not in self.members], late
+
+    # Exchanges. All are collective; all raise PeerError naming who is lost or late.
+
+    def barrier(self) -> None:
+        self.sum([0.0])
+
+    def sum(self, values: list[float]) -> list[float]:
+        if self.size == 1:
+            return list(values)
+        total = torch.tensor(values, dtype=torch.float64)
+        self._run("a sum", lambda: dist.all_reduce(total, group=self.control))
+        return total.tolist()
+
+    def reduce(self, values: torch.Tensor) -> torch.Tensor:
+        """The sum over the workers of a CPU tensor, in place."""
+        if self.size > 1:
+            self._run("a sum of statistics", lambda: dist.all_reduce(values, group=self.control))
+        return values
+
+    def gather(self, values: torch.Tensor) -> torch.Tensor:
+        """A CPU tensor of every worker, one a row."""
+        if self.size == 1:
+            return values.unsqueeze(0)
+        rows = values.new_empty((self.size, *values.shape))
+        self._run("statistics", lambda: all_gather_single(rows, values.unsqueeze(0), group=self.control))
+        return rows
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        self._run("words", lambda: dist.all_gather_object(values, value, group=self.control))
+        return values
+
+    def broadcast(self, value: Any, source: int) -> Any:
+        """The value of the worker whose rank is `source`, however large."""
+        if self.size == 1:
+            return value
+        data = pickle.dumps(value) if self.rank == source else b""
+        size = int(self.sum([float(len(data))])[0])
+        buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(size, dtype=torch.uint8)
+        self._run("a state", lambda: dist.broadcast(buffer, group=self.control, group_src=source))
+        return pickle.loads(buffer.numpy().tobytes())
+
+    def start_gather(self, values: torch.Tensor) -> Callable[[], torch.Tensor]:
+        """Begins to gather a CPU tensor; what it returns waits for the rows."""
+        if self.size == 1:
+            return lambda: values.unsqueeze(0)
+        rows = values.new_empty((self.size, *values.shape))
+        work = self._guard("telemetry", lambda: all_gather_single(
+            rows, values.unsqueeze(0), group=self.control, async_op=True))  # fmt: skip
+
+        def wait() -> torch.Tensor:
+            self._guard("telemetry", work.wait)
+            return rows
+
+        return wait
+
+    def take_waited(self) -> float:
+        waited, self.waited = self.waited, 0.0
+        return waited
+
+    def _run(self, what: str, exchange: Callable[[], Any]) -> None:
+        start = time.perf_counter()
+        try:
+            self._guard(what, exchange)
+        finally:
+            self.waited += time.perf_counter() - start
+
+    def _guard(self, what: str, exchange: Callable[[], Any]) -> Any:
+        try:
+            return exchange()
+        except RuntimeError as error:
+            if isinstance(error, PeerError) or not is_peer_failure(error):
+                raise
+            raise self.name_failure(what, error) from error
+
+    def name_failure(self, what: str, error: BaseException) -> PeerError:
+        """The error that says who is lost or late, for one that gloo words in its own way."""
+        if isinstance(error, PeerError):
+            return error
+        others = [peer for peer in self.members if peer != self.me]
+        try:
+            gone = [peer for peer in others if self._meeting.is_gone(peer)]
+            late: list[Peer] = []
+            if not gone and _LATE.search(str(error)):
+                question = f"{self._meeting.generation}"
+                late = self._meeting.missing_from(question, others, patience=min(self._timeout, ROLL_CALL_SECONDS))
+        except Exception as trouble:  # the store is gone, and with it the worker or launcher that held it
+            words = f"{what}: the workers' meeting place, at {self.members[0]} or its launcher, is lost ({trouble})"
+            return PeerLostError(words, [self.members[0].rank], [self.members[0].host])
+        if late:
+            words = f"{what} timed out after {self._timeout:g} s, waiting for {names_of(late)}"
+            return TimeoutError(words, [peer.rank for peer in late], [peer.host for peer in late])
+        if gone:
+            words = f"{what}: lost {names_of(gone)}"
+            return PeerLostError(words, [peer.rank for peer in gone], [peer.host for peer in gone])
+        return PeerLostError(f"{what}: another worker gave up ({str(error).splitlines()[0]})")
+
+    @contextlib.contextmanager
+    def kept_failure(self) -> Iterator[None]:
+        """Keeps a failure inside the user's code for later, when the job can deal with it."""
+        try:
+            yield
+        except PeerError as error:
+            self.failure = self.failure or error

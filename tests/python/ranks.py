@@ -1,0 +1,84 @@
+"""Real processes in one process group, and a way to run a function of torch_cases.py in all of them."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+from multiprocessing.connection import Listener
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests/python'}",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+class Nursery:
+    """The process that forks ranks; it dies with the tests."""
+
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory()
+        self._listener = Listener(str(pathlib.Path(self._folder.name) / "socket"))
+        command = [sys.executable, ROOT / "tests/python/nursery.py", self._listener.address]
+        self.process = subprocess.Popen(command, env=ENVIRONMENT)
+        self._wishes = self._listener.accept()
+        self._born = 0
+
+    def fork(self):
+        """The connection to a new process, and its number."""
+        self._born += 1
+        self._wishes.send(self._born)
+        rank = self._listener.accept()
+        number, process = rank.recv()
+        assert number == self._born
+        return rank, process
+
+    def close(self):
+        self._wishes.close()
+        self.process.wait(60)
+        self._listener.close()
+        self._folder.cleanup()
+
+
+class Ranks:
+    """A process group of `size` processes; 0: a process without a group."""
+
+    def __init__(self, nursery, size):
+        born = [nursery.fork() for _ in range(max(size, 1))]
+        self.connections = [connection for connection, _ in born]
+        self.processes = [process for _, process in born]
+        port = 0
+        for rank, connection in enumerate(self.connections):
+            connection.send((rank, size, port))
+            port = connection.recv() if size > 0 else 0
+
+    def run(self, case, **arguments):
+        """What every rank returned; an AssertionError with its trace if one raised."""
+        self.start(case, **arguments)
+        replies = [connection.recv() for connection in self.connections]
+        for rank, (worked, value) in enumerate(replies):
+            assert worked, f"rank {rank}:\n{value}"
+        return [value for _, value in replies]
+
+    def start(self, case, **arguments):
+        for connection in self.connections:
+            connection.send((case, arguments))
+
+    def result(self, rank):
+        worked, value = self.connections[rank].recv()
+        assert worked, f"rank {rank}:\n{value}"
+        return value
+
+    def kill(self, rank, number=signal.SIGKILL):
+        os.kill(self.processes[rank], number)
+
+    def close(self):
+        for connection, process in zip(self.connections, self.processes, strict=True):
+            connection.close()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)

@@ -1,0 +1,61 @@
+"""Real processes that die, stop or run out of memory in the middle of a step."""
+
+import socket
+
+
+def check_survivors(results):
+    for result in results:
+        assert result["far"] < 1e-9  # where one process ends that nothing happened to
+        assert result["complete"]  # every sample of the epoch once
+
+
+def test_survivors_of_a_killed_worker_go_on(trio):
+    trio.start("survive", how="KILL", victim=1, when=4)
+    results = [trio.result(rank) for rank in (0, 2)]
+    check_survivors(results)
+    for result in results:
+        assert result["members"] == 2
+        assert result["events"] == [("death", 1)]
+
+
+def test_what_a_killed_worker_had_accumulated_is_computed_again(trio):
+    trio.start("survive", how="KILL", victim=1, when=5, accumulate=2)  # the second of steps 4 and 5
+    results = [trio.result(rank) for rank in (0, 2)]
+    check_survivors(results)
+    for result in results:
+        assert result["events"] == [("rollback", 0), ("death", 1)]
+        assert [step for step, _ in result["seen"]] == [0, 1, 2, 3, 4, *range(4, 12)]
+
+
+def test_a_stopped_worker_is_put_out(trio):
+    trio.start("survive", how="STOP", victim=2, when=4, timeout=12.0)
+    results = [trio.result(rank) for rank in (0, 1)]
+    check_survivors(results)
+    for result in results:
+        assert result["members"] == 2
+        assert result["events"] == [("evicted", 2)]
+
+
+def test_memory_that_runs_out_costs_one_worker_its_ceiling_and_nobody_a_sample(trio):
+    results = trio.run("survive", how="memory", victim=2, when=4)
+    check_survivors(results)
+    for result in results:
+        assert result["members"] == 3
+        assert result["events"] == [("out-of-memory", 2)]
+    # 24 in the ratio 3 : 2 : 1 gives 4 to the last; 7/8 of that, or at least one less, is 3.
+    assert [batch for _, batch in results[2]["seen"]] == [4] * 4 + [3] * 8
+    assert [step for step, _ in results[0]["seen"]] == list(range(12))
+
+
+def test_a_time_out_names_rank_and_host(nursery):
+    from ranks import Ranks
+
+    ranks = Ranks(nursery, 2)
+    try:
+        ranks.start("late")
+        told = ranks.result(0)
+        assert told["kind"] == "TimeoutError"
+        assert told["ranks"] == (1,) and told["hosts"] == (socket.gethostname(),)
+        assert f"rank 1 on {socket.gethostname()}" in told["words"]
+    finally:
+        ranks.close()

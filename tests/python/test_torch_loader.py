@@ -1,0 +1,60 @@
+"""Every sample once, in batches of the size that was decided, whatever fetches them."""
+
+import collections
+
+import pytest
+
+
+def check_epochs(results, size):
+    for epoch in (0, 1):
+        used = collections.Counter()
+        for result in results:
+            for at, _, decided, stand_in, numbers, _, names in result["rounds"]:
+                if at == epoch and not stand_in:
+                    assert len(numbers) == decided  # never a batch of an older size
+                    assert names == [f"sample {number}" for number in numbers]
+                    used.update(numbers)
+        assert used == collections.Counter(range(size))
+    assert all(result["complete"] for result in results)
+
+
+def noises(results):
+    """By step: samples and the sum of the random numbers that came with them, over all ranks."""
+    steps = collections.defaultdict(lambda: [set(), 0.0])
+    for result in results:
+        for epoch, position, _, stand_in, numbers, noise, _ in result["rounds"]:
+            if not stand_in:
+                steps[epoch, position][0] |= set(numbers)
+                steps[epoch, position][1] += noise
+    return {step: (frozenset(numbers), pytest.approx(total)) for step, (numbers, total) in steps.items()}
+
+
+def test_workers_processes_and_collate_functions_make_no_difference(pair):
+    in_process = pair.run("loader_counts", num_workers=0)
+    processes = pair.run("loader_counts", num_workers=2)
+    custom = pair.run("loader_counts", num_workers=1, custom=True)
+    for results in (in_process, processes, custom):
+        check_epochs(results, 103)
+        assert results[0]["length"] == 6  # ceil(103 / 20)
+    sizes = {decided for _, _, decided, *_ in processes[0]["rounds"]}
+    assert len(sizes) > 2  # the split changed, so something could have been stale
+    # Augmentation depends on (seed, epoch, sample) alone, not on who fetched it or how the step was split.
+    assert noises(in_process) == noises(processes) == noises(custom)
+
+
+def test_streams_are_dealt_exactly(pair):
+    (first, intervals), (second, _) = pair.run("stream_counts")
+    # 50 samples in steps of 12 in the ratio 1 : 2, so 4 and 8; the last step has 2, of which 1.33 and .67 are 1 and 1.
+    assert [len(batch) for batch in first] == [4, 4, 4, 4, 1] * 2
+    assert sorted(sum(first[:5], []) + sum(second[:5], [])) == list(range(50))
+    assert intervals == [(0, 50)]
+
+
+def test_a_resume_on_another_number_of_workers_repeats_and_leaves_out_nothing(pair, trio):
+    begun = trio.run("begin", steps=4)
+    ended = pair.run("go_on", state=begun[0]["state"])
+    used = collections.Counter()
+    for result in (*begun, *ended):
+        used.update(result["seen"])
+    assert used == collections.Counter(range(95))
+    assert all(result["complete"] and result["step"] == 4 for result in ended)
