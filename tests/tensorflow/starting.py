@@ -41,7 +41,7 @@ def check_meeting(environments):
 def meeting(folder):
     from launch import free_ports
 
-    port = str(free_ports(1)[0])
+    port = str(free_ports(1)[0] - 1)  # they meet at the one after it
     check_meeting([{"RANK": str(k), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
                    for k in range(3)])  # fmt: skip
     mpi = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": f"job-{port}"}
