@@ -65,6 +65,22 @@ install_venv() {
   echo "$wanted" >.venv/requirements.sha256
 }
 
+# Apart from torch, which a user of TensorFlow need not have.
+install_tensorflow() {
+  wanted=$(sha256sum requirements-tensorflow.txt)
+  [ "$(cat .venv-tf/requirements.sha256 2>/dev/null)" != "$wanted" ] || return 0
+  echo "setup: installing requirements-tensorflow.txt into .venv-tf" >&2
+  python3 -m venv .venv-tf
+  pip="python -m pip install --quiet --disable-pip-version-check"
+  if .venv-tf/bin/$pip --requirement requirements-tensorflow.txt >&2; then
+    echo "$wanted" >.venv-tf/requirements.sha256
+  else
+    rm -rf .venv-tf
+    echo "setup: no TensorFlow for this machine; its tests will be skipped" >&2
+  fi
+}
+
 install_packages
 install_venv
+install_tensorflow
 scripts/web.py

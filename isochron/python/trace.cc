@@ -27,6 +27,7 @@ using Member = std::tuple<WorkerId, std::string, std::string>;                  
 using Share = std::tuple<WorkerId, std::int64_t, double, double, double, double>;  // as in WorkerStep
 
 RunHeader make_header(
+    std::string program,
     std::string policy,
     std::int64_t global_batch,
     std::uint64_t seed,
@@ -35,7 +36,7 @@ RunHeader make_header(
     std::string dataset,
     const std::vector<Member>& workers) {
   RunHeader header{
-      .program = "torch",
+      .program = std::move(program),
       .version = ISOCHRON_VERSION,
       .policy = std::move(policy),
       .global_batch = global_batch,
@@ -106,6 +107,7 @@ void bind_opening(nb::class_<RunLogFile>& log) {
       "__init__",
       [](RunLogFile* self,
          const std::filesystem::path& path,
+         std::string program,
          std::string policy,
          std::int64_t global_batch,
          std::uint64_t seed,
@@ -117,6 +119,7 @@ void bind_opening(nb::class_<RunLogFile>& log) {
         new (self) RunLogFile(
             path,
             make_header(
+                std::move(program),
                 std::move(policy),
                 global_batch,
                 seed,
@@ -128,6 +131,7 @@ void bind_opening(nb::class_<RunLogFile>& log) {
       },
       nb::arg("path"),
       nb::kw_only(),
+      nb::arg("program") = "torch",
       nb::arg("policy"),
       nb::arg("global_batch"),
       nb::arg("seed"),

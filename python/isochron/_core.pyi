@@ -126,6 +126,7 @@ class RunLog:
         self,
         path: str | PathLike[str],
         *,
+        program: str = "torch",
         policy: str,
         global_batch: int,
         seed: int,

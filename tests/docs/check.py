@@ -66,7 +66,12 @@ def run_python(block, folder):
     with script.open("a") as file:
         file.write(block.text)
     os.environ |= {"PYTHONPATH": str(ROOT / "python"), "MPLBACKEND": "Agg"}
-    run([ROOT / ".venv" / "bin" / "python", script], folder)
+    environment = ".venv-tf" if "isochron.tensorflow" in script.read_text() else ".venv"
+    python = ROOT / environment / "bin" / "python"
+    if environment == ".venv-tf" and not python.exists():
+        print(f"not run, since there is no {environment}: {block.text.splitlines()[0]} ...")
+        return
+    run([python, script], folder)
 
 
 def check_block(block, program, folder):

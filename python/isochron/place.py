@@ -1,0 +1,76 @@
+"""Where this process stands in the job that a launcher started.
+
+Variables of torchrun (and `python -m isochron.launch`), Slurm and Open MPI are understood, in that order; without any
+the process is alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    rank: int
+    size: int
+    local_rank: int
+    launcher: str  # "torchrun", "slurm", "open mpi"
+    address: str  # where the workers meet; empty: the launcher does not say
+    port: int
+
+
+def find_place(variables: Mapping[str, str] = os.environ) -> Place | None:
+    """None: alone. Raises ValueError naming a variable that is no number or out of range."""
+    if "RANK" in variables and "WORLD_SIZE" in variables:
+        return _place(variables, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "", 0)
+    if "SLURM_PROCID" in variables:
+        size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in variables else "SLURM_NTASKS"
+        hosts = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_NODELIST", "")
+        step = variables.get("SLURM_JOB_ID", "") + "." + variables.get("SLURM_STEP_ID", "")
+        return _place(variables, "slurm", "SLURM_PROCID", size, "SLURM_LOCALID", first_host(hosts), _port(step))
+    if "OMPI_COMM_WORLD_RANK" in variables:
+        local = variables.get("OMPI_COMM_WORLD_LOCAL_SIZE") == variables.get("OMPI_COMM_WORLD_SIZE")
+        run = variables.get("PMIX_NAMESPACE") or variables.get("OMPI_MCA_ess_base_jobid", "")
+        return _place(
+            variables, "open mpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+            "127.0.0.1" if local else "", _port(run),
+        )  # fmt: skip
+    return None
+
+
+def _place(
+    variables: Mapping[str, str], launcher: str, rank: str, size: str, local: str, address: str, port: int
+) -> Place:
+    place = Place(
+        rank=_whole(variables, rank),
+        size=_whole(variables, size),
+        local_rank=_whole(variables, local) if local in variables else 0,
+        launcher=launcher,
+        address=variables.get("MASTER_ADDR") or address,
+        port=_whole(variables, "MASTER_PORT") if variables.get("MASTER_PORT") else port,
+    )
+    if place.rank >= place.size:
+        raise ValueError(f"{rank} is {place.rank}; permitted: below {size}, {place.size}")
+    return place
+
+
+def _whole(variables: Mapping[str, str], name: str) -> int:
+    text = variables.get(name, "")
+    if not text.isdecimal():
+        raise ValueError(f"{name} is '{text}'; permitted: a whole number, 0 or more")
+    return int(text)
+
+
+def _port(words: str) -> int:
+    """The same on all workers of a run, and probably another one for the next run."""
+    return 20000 + zlib.crc32(words.encode()) % 12000
+
+
+def first_host(nodes: str) -> str:
+    """The first of Slurm's "gpu[03-07,9],login" is gpu03."""
+    match = re.match(r"([^,\[]*)(?:\[([^\]-]*?)(?:[-,][^\]]*)?\])?([^,\[]*)", nodes)
+    return "".join(part or "" for part in match.groups()) if match else ""

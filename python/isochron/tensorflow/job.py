@@ -1,0 +1,530 @@
+"""A training job: this process is one of its workers. See the package's documentation for the whole picture."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from isochron import _core
+from isochron.errors import Error, NumbersError
+from isochron.tensorflow import batch_norm, data, fit, saving
+from isochron.tensorflow.cluster import find_cluster
+from isochron.tensorflow.collectives import Collectives
+from isochron.tensorflow.deferral import DeferredApply
+from isochron.tensorflow.options import JobOptions
+from isochron.tensorflow.peers import Peers
+from isochron.tensorflow.progress import Progress, Report, Rules, read_reports
+from isochron.tensorflow.step import Computed, Exchanged, Step
+
+log = logging.getLogger("isochron")
+OUT_OF_MEMORY = (tf.errors.ResourceExhaustedError, MemoryError)
+
+
+class Job:
+    """`Job(global_batch=256)` under TF_CONFIG, torchrun, Slurm, Open MPI, or alone. The further options are those of
+    JobOptions. It must be made before anything else of TensorFlow's is used."""
+
+    def __init__(self, global_batch: int, policy: str = "isochron", sync: str = "bsp", **options: Any) -> None:
+        self.options = JobOptions(global_batch=global_batch, policy=policy, sync=sync, **options)
+        self.options.validate()
+        cluster = find_cluster(os.environ, self.options.timeout)
+        self._collectives = Collectives(cluster, self.options.timeout)
+        self._peers = Peers(self._collectives, cluster, self.options.timeout)
+        self._progress = self._agree()
+        self._weight = tf.Variable(0.0, trainable=False, name="isochron_weight")
+        self._moments = batch_norm.GlobalMoments(self._collectives, self._weight)
+        self._model: keras.Model | None = None
+        self._deferred: DeferredApply | None = None
+        self._fit: fit.KerasFit | None = None
+        self._waits_inside = False  # others may wait for this worker in the middle of its computing
+        self._changing: list[Any] = []  # what computing changes besides the gradients
+        self._source: data.Source | None = None
+        self._steps: list[Step] = []
+        self._variables_agree = False
+        self._batch_is_out = False
+        self._started = self._cpu_started = 0.0
+        self._stop_wanted = self._stopping = False
+        self._resumed = self._evaluation_is_shared = False
+        self._data_error: BaseException | None = None
+        self._dataset_name = ""
+        self.last_loss = math.nan  # of the last step, over the global batch
+        self._began = time.perf_counter()
+
+    def _agree(self) -> Progress:
+        """All workers must have been told the same; what each says of itself becomes known to all."""
+        device = "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
+        mine = {"shared": self.options.shared(), "worker": self.options.described(self.rank, device)}
+        everybody = self._collectives.gather(mine)
+        for rank, one in enumerate(everybody):
+            for name, value in one["shared"].items():
+                first = everybody[0]["shared"][name]
+                if value != first:
+                    raise ValueError(f"{name} is {value} on task {rank}; permitted: that of task 0, {first}")
+        options = self.options
+        rules = Rules(options.global_batch, options.policy, options.seed, options.last_batch, options.rate,
+                      options.reference_batch, options.warmup_steps)  # fmt: skip
+        return Progress(rules, [one["worker"] for one in everybody], self.rank)
+
+    # Who and where.
+
+    @property
+    def rank(self) -> int:
+        """The task index."""
+        return self._collectives.rank
+
+    @property
+    def size(self) -> int:
+        return self._collectives.size
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def strategy(self) -> tf.distribute.Strategy:
+        """What carries the job's messages. Models of the job are made outside of its scope."""
+        return self._collectives.strategy
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        """Of the step under way, or the coming one between two steps."""
+        return self._progress.decision.batch_sizes
+
+    @property
+    def decision(self) -> _core.Decision:
+        return self._progress.decision
+
+    @property
+    def step_number(self) -> int:
+        return self._progress.step
+
+    @property
+    def epoch(self) -> int:
+        return self._progress.epoch
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._progress.sampler.steps_per_epoch
+
+    @property
+    def ledger(self) -> _core.Ledger:
+        return self._progress.ledger
+
+    @property
+    def traces(self) -> int:
+        """How often step functions were traced."""
+        return sum(step.traces for step in self._steps)
+
+    @property
+    def compilations(self) -> int:
+        """How many shapes XLA has compiled step functions for."""
+        return sum(step.compilations for step in self._steps)
+
+    # What is trained.
+
+    def prepare(
+        self, model: keras.Model, optimizer: keras.optimizers.Optimizer
+    ) -> tuple[keras.Model, keras.optimizers.Optimizer]:
+        """Before the first step, which gives all workers the first one's variables. BatchNormalization uses the global
+        batch from now on, and the optimizer applies gradients in a job.step only."""
+        if self._model is not None and model is not self._model:
+            raise ValueError("a second model; permitted: one per job")
+        if any(isinstance(variable.value, tf.distribute.DistributedValues) for variable in model.variables):
+            raise ValueError("the model was made in a strategy's scope; permitted: a model that was made outside of it")
+        self._let_go()
+        self._model, self._deferred = model, DeferredApply(optimizer)
+        self._steps.clear()
+        self._variables_agree = False
+        return model, optimizer
+
+    def _let_go(self) -> None:
+        """Of the model and the optimizer, which are as they were before."""
+        if self._deferred is not None:
+            self._deferred.undo()
+        if self._fit is not None:
+            self._fit.undo()
+        self._moments.undo()
+        self._model = self._deferred = self._fit = None
+
+    @property
+    def _prepared(self) -> tuple[keras.Model, DeferredApply]:
+        if self._model is None or self._deferred is None:
+            raise RuntimeError("call job.prepare(model, optimizer) or job.compile(model, ...) first")
+        return self._model, self._deferred
+
+    def step(
+        self, function: Callable[..., Any] | None = None, *, jit_compile: bool = False, autograph: bool = True
+    ) -> Callable[..., Any]:
+        """Decorates a function that computes a batch's mean loss and applies its gradients once, in place of
+        tf.function. If it returns the loss, the decorated one returns the mean over the global batch. None means that
+        the step did not happen, since some worker's memory did not hold its share: the dataset gives it out again."""
+        if function is None:
+            return lambda function: self.step(function, jit_compile=jit_compile, autograph=autograph)
+        step: Step | None = None
+
+        def run(*batch: Any) -> Any:
+            nonlocal step
+            if step is None or step not in self._steps:  # prepare() makes all of them anew
+                step = self.make_step(function, jit_compile=jit_compile, autograph=autograph)
+            done = self.run_step(step, batch)
+            if done is None:
+                return None
+            outputs, _ = done
+            return tf.constant(self.last_loss) if _is_scalar(outputs) else outputs
+
+        return run
+
+    def compile(self, model: keras.Model, **arguments: Any) -> None:
+        """model.compile(), for a model.fit() that trains on all workers."""
+        self._fit = fit.compile_model(self, model, arguments)
+
+    def callback(self, **options: Any) -> keras.callbacks.Callback:
+        """For model.fit(): keeps the run log's evaluations, and checkpoints if told a path; see fit.JobCallback."""
+        return fit.JobCallback(self, **options)
+
+    def dataset(self, samples: Any) -> tf.data.Dataset:
+        """This worker's share of every global batch of `samples`; one pass over it is what is left of the epoch.
+        `samples` are arrays, a tf.data.Dataset of single samples, or anything with len() and [number]."""
+        source = data.make_source(samples)
+        self._progress.open(source.size())
+        self._source = source
+        self._dataset_name = type(samples).__name__
+        return data.batches(source.signature, self._hand_out)
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """Epoch numbers from the present one to count - 1, again one that was not trained to its end; ends early when
+        the job stops."""
+        while self.epoch < count and not self._stopping:
+            yield self.epoch
+
+    def _hand_out(self) -> Iterator[Any]:
+        epoch, step = self.epoch, -1
+        self._data_error = None
+        while self.epoch == epoch and not self._stopping:
+            if self._batch_is_out and step == self.step_number:
+                raise RuntimeError(
+                    "a batch was asked for before the step with the one before it: the job's dataset cannot be read "
+                    "ahead; do without prefetch(), parallel map() and the like after job.dataset()"
+                )
+            step = self.step_number
+            try:
+                batch = self._take_batch()
+            except Exception as error:
+                self._data_error = error  # TensorFlow passes on no more than its words
+                raise
+            yield batch
+
+    def next_batch(self, iterator: Iterator[Any]) -> Any:
+        """Of a pass over the dataset, with errors as they were."""
+        try:
+            return next(iterator)
+        except tf.errors.OpError as error:
+            if self._data_error is not None:
+                raise self._data_error from error
+            raise
+
+    def _take_batch(self) -> Any:
+        self._started, self._cpu_started = time.perf_counter(), _cpu_seconds()
+        first, last = self._progress.take()
+        sampler = self._progress.sampler
+        batch = self._source.take(sampler.epoch, (first, last), lambda: sampler.samples(first, last))
+        self._batch_is_out = True
+        return batch
+
+    # One step.
+
+    def make_step(
+        self,
+        function: Callable[..., Any],
+        *,
+        states: Callable[[], Sequence[Any]] = tuple,
+        jit_compile: bool = False,
+        autograph: bool = True,
+    ) -> Step:
+        model, deferred = self._prepared
+        if jit_compile and self.options.sync_batch_norm and batch_norm.batch_norms(model) and self.size > 1:
+            raise ValueError(
+                "jit_compile is True for a model with BatchNormalization; permitted: False, or sync_batch_norm=False "
+                "in the job, since XLA cannot exchange statistics in the middle of a step"
+            )
+        step = Step(
+            function, deferred, self._collectives, self._weight, states=states,
+            prepare=self._synchronize_norms, jit_compile=jit_compile, autograph=autograph)  # fmt: skip
+        self._steps.append(step)
+        return step
+
+    def _synchronize_norms(self) -> bool:
+        """Whether there were layers that had not been."""
+        if self.size == 1 or not self.options.sync_batch_norm:
+            return False
+        found = [self._moments.take_over(layer) for layer in batch_norm.batch_norms(self._prepared[0])]
+        return any(found)
+
+    def run_step(
+        self, step: Step, batch: Sequence[Any], loss_of: Callable[[Any, list[tf.Tensor]], float] | None = None
+    ) -> tuple[Any, list[tf.Tensor]] | None:
+        """What the function returned and the sums of its states; None if the step did not happen. `loss_of` finds the
+        local mean loss in both where the function does not return it."""
+        if not self._batch_is_out:
+            raise RuntimeError("a step without a batch of job.dataset(...)")
+        self._start_log()
+        self._peers.note(self.step_number)
+        self._weight.assign(self._share())
+        fresh = step.is_new(batch)
+        with self._peers.watched(f"step {self.step_number}"):
+            step.trace(batch)
+            self._agree_on_variables(step.variables)
+        undo = self._snapshot()
+        report = Report(warm=not fresh)
+        computed = self._compute(step, batch, report)
+        if self._progress.batch == 0:
+            self._forget_metrics(step, computed, undo)
+        self._measure(report, computed, loss_of)
+        with self._peers.watched(f"the gradients of step {self.step_number}"):
+            exchanged = step.exchange(computed, report.row())
+        reduced = self._now()
+        reports = read_reports(exchanged.reports)
+        self._progress.check_agreement(reports)
+        self._batch_is_out = False
+        if any(one.out_of_memory for one in reports):
+            self._redo(reports, undo)
+            return None
+        if self._numbers_are_good(exchanged):
+            self._apply(step, exchanged)
+        self._stopping = self._stopping or any(one.stop for one in reports)
+        self.last_loss = self._progress.complete(reports, reduced, self._now())
+        if self.options.on_step is not None:
+            self.options.on_step(self)
+        return computed.outputs, exchanged.states
+
+    def _share(self) -> float:
+        if self._progress.batch == 0:
+            return 0.0
+        if self.options.weighting == "mean":
+            return 1.0 / self.size
+        return self._progress.batch / self._progress.step_size
+
+    def _agree_on_variables(self, trained: Sequence[Any]) -> None:
+        if self._variables_agree:
+            return
+        model, optimizer = self.trained
+        if not optimizer.built:
+            optimizer.build(trained)
+        self._collectives.broadcast([*model.variables, *optimizer.variables])
+        for layer in batch_norm.layers_of(model):
+            generator = getattr(layer, "seed_generator", None)
+            if generator is not None:  # other masks of dropout on every worker
+                generator.state.assign(generator.state + tf.constant([0, self.rank], generator.state.dtype))
+        frozen = {id(variable) for layer in batch_norm.layers_of(model) if not layer.trainable
+                  for variable in layer.variables}  # fmt: skip
+        self._changing = [variable for variable in model.non_trainable_variables if id(variable) not in frozen]
+        self._waits_inside = self._moments.in_use
+        self._variables_agree = True
+
+    def _snapshot(self) -> list[tuple[Any, tf.Tensor]]:
+        model, _ = self._prepared
+        return [(variable, tf.identity(variable.value)) for variable in (*self._changing, *model.metrics_variables)]
+
+    def _forget_metrics(self, step: Step, computed: Computed, before: list[tuple[Any, tf.Tensor]]) -> None:
+        """Of a stand-in."""
+        metrics = {id(variable) for variable in self._prepared[0].metrics_variables}
+        for variable, value in before:
+            if id(variable) in metrics:
+                variable.assign(value)
+        computed.states = step.read_states()
+
+    def _compute(self, step: Step, batch: Sequence[Any], report: Report) -> Computed:
+        try:
+            with self._peers.watched(f"statistics of BatchNormalization in step {self.step_number}"):
+                computed = step.compute(batch if self._progress.batch else step.stand_in(batch))
+                tf.reshape(computed.gradients[-1], [-1])[0].numpy()  # waits for a GPU
+                return computed
+        except OUT_OF_MEMORY as error:
+            if self._waits_inside:
+                words = (
+                    f"step {self.step_number}: the memory of task {self.rank} did not hold {self._progress.batch} "
+                    "samples; the others wait for its BatchNormalization, so the step cannot be redone. Start again "
+                    "from the last checkpoint, with a smaller max_batch there"
+                )
+                self._peers.announce(words, [self.rank])
+                raise Error(words) from error
+            report.out_of_memory = 1.0
+            return step.nothing()
+
+    def _measure(
+        self, report: Report, computed: Computed, loss_of: Callable[[Any, list[tf.Tensor]], float] | None
+    ) -> None:
+        if loss_of is not None and computed.outputs is not None:
+            report.loss = loss_of(computed.outputs, computed.states)
+        elif computed.outputs is not None:
+            report.loss = float(computed.outputs) if _is_scalar(computed.outputs) else math.nan
+        elapsed = time.perf_counter() - self._started
+        report.waited = float(self._moments.waited)
+        if report.waited:
+            self._moments.waited.assign(0.0)
+        report.seconds = max(elapsed - report.waited, 0.0)
+        report.began_at(self._started - self._began)
+        report.cpu = min((_cpu_seconds() - self._cpu_started) / max(report.seconds, 1e-9), 1.0)
+        report.memory = _memory_share()
+        report.stop = float(self._stop_wanted)
+        self._progress.sign(report)
+
+    def _redo(self, reports: list[Report], undo: list[tuple[Any, tf.Tensor]]) -> None:
+        for variable, value in undo:
+            variable.assign(value)
+        for rank in self._progress.refuse(reports, self._now()):
+            log.warning("task %d ran out of memory with %d samples; step %d is dealt anew",
+                        rank, int(reports[rank].batch), self.step_number)  # fmt: skip
+
+    def _numbers_are_good(self, exchanged: Exchanged) -> bool:
+        if exchanged.finite or self.options.numbers == "ignore":
+            return True
+        if self.options.numbers == "skip":
+            return False
+        raise NumbersError(f"step {self.step_number}: the gradient is not finite; the model is as before the step")
+
+    def _apply(self, step: Step, exchanged: Exchanged) -> None:
+        factor = self.decision.learning_rate_factor
+        if factor == 1.0:
+            step.apply(exchanged.gradients)
+            return
+        optimizer = self._deferred.optimizer
+        rate = float(optimizer.learning_rate)
+        optimizer.learning_rate = rate * factor
+        step.apply(exchanged.gradients)
+        optimizer.learning_rate = rate
+
+    def _now(self) -> float:
+        return time.perf_counter() - self._began
+
+    # Around the steps.
+
+    def set_bounds(self, bounds: Sequence[tuple[int, int]]) -> None:
+        """For those who know more than the policy: smallest and largest batch of every worker from the coming step on.
+        Between two steps, and the same on all workers."""
+        self._progress.set_bounds(bounds)
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Element-wise over the workers, between two steps; all must call it."""
+        with self._peers.watched("a sum over the workers"):
+            return self._collectives.sum(values).tolist()
+
+    def gather(self, value: Any) -> list[Any]:
+        """What every worker gives, in their order; anything that JSON can hold. Between two steps; all must call it."""
+        with self._peers.watched("an exchange between the workers"):
+            return self._collectives.gather(value)
+
+    def barrier(self) -> None:
+        self.sum([0.0])
+
+    def evaluation(self, samples: Any, batch_size: int = 256) -> tf.data.Dataset:
+        """This worker's share of `samples`, in batches, for model.evaluate() and as validation_data: the workers divide
+        the work by their speed, and the metrics' results are those of all samples. All workers must use it."""
+        source = data.make_source(samples)
+        shares = _core.deal(source.size(), [max(1, size) for size in self.batch_sizes])
+        first = sum(shares[: self.rank])
+        numbers = range(first, first + shares[self.rank])
+
+        def take() -> Iterator[Any]:
+            self._evaluation_is_shared = True
+            for start in range(0, len(numbers), batch_size):
+                part = numbers[start : start + batch_size]
+                yield source.take(0, (part[0], part[-1] + 1), lambda part=part: part)
+
+        return data.batches(source.signature, take)
+
+    def take_shared_evaluation(self) -> bool:
+        """Whether the workers shared out the evaluation that has just ended."""
+        shared, self._evaluation_is_shared = self._evaluation_is_shared, False
+        return shared
+
+    def note_evaluation(self, loss: float, accuracy: float = math.nan) -> None:
+        """Into the run log."""
+        if self._progress.log is not None:
+            self._progress.log.evaluation(step=self.step_number, seconds=self._now(), loss=loss, accuracy=accuracy)
+
+    def stop(self) -> None:
+        """All workers end their loops after the coming step."""
+        self._stop_wanted = True
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Between two steps; all workers call it and the first one writes. Model, optimizer, place in the data and
+        what was learned of the workers, as a tf.train.Checkpoint with that prefix."""
+        saving.save(self, os.fspath(path))
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """After prepare() or compile() and before dataset(), on any number of workers; the first one reads."""
+        saving.restore(self, os.fspath(path))
+
+    def has_checkpoint(self, path: str | os.PathLike[str]) -> bool:
+        """Whether the first worker sees one; all must ask."""
+        return saving.exists(self, os.fspath(path))
+
+    @property
+    def progress(self) -> Progress:
+        return self._progress
+
+    @property
+    def trained(self) -> tuple[keras.Model, keras.optimizers.Optimizer]:
+        model, deferred = self._prepared
+        return model, deferred.optimizer
+
+    def take_over(self, state: str) -> None:
+        """What the first worker has read: its variables, and the state of the job."""
+        model, optimizer = self.trained
+        if not model.built:
+            raise ValueError("the model has no variables yet; build it before restore()")
+        if not optimizer.built:
+            optimizer.build(model.trainable_variables)
+        self._progress.restore(state)
+        self._variables_agree = self._batch_is_out = False
+        self._resumed = True
+        with self._peers.watched("the variables of the checkpoint"):
+            self._agree_on_variables(model.trainable_variables)
+
+    def close(self) -> None:
+        """Lets go of model and optimizer."""
+        self._let_go()
+        self._peers.close()
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _start_log(self) -> None:
+        """With the first step, when it is known whether the job goes on with an earlier one."""
+        if self.options.log is None or not self.is_first or self._progress.log is not None:
+            return
+        path, model = os.fspath(self.options.log), self._prepared[0].name
+        self._progress.start_log(path, model, self._dataset_name, self._resumed, self._now())
+
+
+def _is_scalar(value: Any) -> bool:
+    return tf.is_tensor(value) and value.shape.rank == 0 and value.dtype.is_floating
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+_PAGES = os.sysconf("SC_PHYS_PAGES")
+
+
+def _memory_share() -> float:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) / _PAGES

@@ -1,0 +1,94 @@
+"""Says which worker was lost when an exchange fails.
+
+TensorFlow ends its collectives for good when a worker is gone: at once if the connection breaks, after about ten
+seconds if its coordination service misses it, after the job's time-out at the latest. Then the roll is called
+(roll_call.py): who does not answer is lost; else who is at an earlier step kept the others waiting. Who finds out tells
+the others, so that all name the same one even if the finder has left by then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from collections.abc import Iterator, Sequence
+
+import tensorflow as tf
+
+from isochron.errors import Error, PeerError, PeerLostError, TimeoutError
+from isochron.tensorflow import roll_call
+from isochron.tensorflow.cluster import Cluster
+from isochron.tensorflow.collectives import Collectives
+
+_FAILURES = (
+    tf.errors.UnavailableError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.InternalError,
+    tf.errors.FailedPreconditionError,
+)
+_ANSWER_SECONDS = 5.0
+
+
+class Peers:
+    def __init__(self, collectives: Collectives, cluster: Cluster, timeout: float) -> None:
+        self._rank, self._timeout = collectives.rank, timeout
+        self._hosts: list[str] = [socket.gethostname()]
+        self._others: dict[int, str] = {}
+        self._roll = roll_call.RollCall() if collectives.size > 1 else None
+        if self._roll is None:
+            return
+        everybody = collectives.gather({"port": self._roll.port, "host": socket.gethostname()})
+        self._hosts = [one["host"] for one in everybody]
+        for rank, one in enumerate(everybody):
+            if rank != self._rank:
+                self._others[rank] = f"{cluster.addresses[rank].rpartition(':')[0]}:{one['port']}"
+
+    def note(self, step: int) -> None:
+        if self._roll is not None:
+            self._roll.note(step)
+
+    def announce(self, words: str, ranks: Sequence[int]) -> None:
+        """Tells the others why this job cannot go on, and because of whom."""
+        roll_call.tell(self._others, json.dumps({"words": words, "ranks": list(ranks)}), _ANSWER_SECONDS)
+
+    @contextlib.contextmanager
+    def watched(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except _FAILURES as failure:
+            if self._roll is None or not _is_of_collectives(failure):
+                raise
+            raise self._explain(what, failure) from failure
+
+    def _explain(self, what: str, failure: tf.errors.OpError) -> Error:
+        steps = roll_call.call(self._others, _ANSWER_SECONDS)
+        heard = self._roll.heard()
+        if heard:
+            news = json.loads(heard)
+            return PeerLostError(f"{what}: {news['words']}", news["ranks"], [self._hosts[k] for k in news["ranks"]])
+        mine = self._roll.at
+        lost = [rank for rank, step in steps.items() if step is None]
+        late = [rank for rank, step in steps.items() if step is not None and step < mine]
+        names = ", ".join(f"task {rank} on {self._hosts[rank]}" for rank in lost or late)
+        if lost:
+            words = f"{names} is lost; start the job again from its last checkpoint"
+        elif late:
+            words = f"{names} kept the others waiting for more than {self._timeout:g} s"
+        else:
+            words = f"all workers answer, but {failure.message.splitlines()[0]}"
+        self.announce(words, lost or late)
+        kind = PeerLostError if lost else TimeoutError if late else PeerError
+        return kind(f"{what}: {words}", lost or late, [self._hosts[rank] for rank in lost or late])
+
+    def close(self) -> None:
+        if self._roll is not None:
+            self._roll.close()
+
+
+def _is_of_collectives(failure: tf.errors.OpError) -> bool:
+    """Whether the others are to blame, and not the user's own operation."""
+    if isinstance(failure, (tf.errors.UnavailableError, tf.errors.DeadlineExceededError)):
+        return True
+    return "ollective" in str(failure) or "coordination" in str(failure)

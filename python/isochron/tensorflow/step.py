@@ -1,0 +1,166 @@
+"""One step of training, in three parts that TensorFlow runs one after the other:
+
+compute   the user's function on this worker's samples, to its weighted gradients; exchanges nothing but statistics
+          of BatchNormalization, so running out of memory here keeps nobody waiting (unless there are such);
+exchange  one message: gradients, the reports of all workers, and the state of metrics, each added up;
+apply     the optimizer's own update with the gradient of the global batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from isochron.tensorflow.deferral import DeferredApply, only_noted
+from isochron.tensorflow.progress import REPORT_LENGTH
+
+if TYPE_CHECKING:
+    from isochron.tensorflow.collectives import Collectives
+
+
+@dataclasses.dataclass
+class Computed:
+    """Of this worker."""
+
+    outputs: Any  # what the function returned
+    gradients: list[tf.Tensor]  # weighted by its share
+    states: list[tf.Tensor]
+
+
+@dataclasses.dataclass
+class Exchanged:
+    """Of all workers."""
+
+    gradients: list[tf.Tensor]
+    reports: np.ndarray  # a row for each
+    states: list[tf.Tensor]
+    finite: bool
+
+
+class Step:
+    """`function` applies gradients once, by the deferred optimizer. `states` are variables to be added up besides, read
+    after the function has run; `prepare` is called before every trace, and again after it until it returns False."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        deferred: DeferredApply,
+        collectives: Collectives,
+        weight: tf.Variable,
+        *,
+        states: Callable[[], Sequence[Any]],
+        prepare: Callable[[], bool],
+        jit_compile: bool,
+        autograph: bool,
+    ) -> None:
+        self._function = function
+        self._deferred = deferred
+        self._collectives = collectives
+        self._weight = weight
+        self._states = states
+        self._prepare = prepare
+        self._jit_compile = jit_compile
+        self._autograph = autograph
+        self._computes: dict[Any, Any] = {}  # by the structure of the arguments
+        self._shapes: set[Any] = set()
+        self.variables: list[Any] = []  # that get gradients; known after the first trace
+        self._exchange = tf.function(self._exchange_all, autograph=False)
+        self._apply = tf.function(self._apply_all, autograph=False)
+
+    @property
+    def traces(self) -> int:
+        """Graphs that were made: one serves all batch sizes."""
+        return len(self._computes)
+
+    @property
+    def compilations(self) -> int:
+        """XLA compiles once for every shape."""
+        return len(self._shapes) if self._jit_compile else 0
+
+    def is_new(self, arguments: Sequence[Any]) -> bool:
+        """Whether to compute these takes longer for once: the first of all, and with XLA the first of its shape."""
+        shapes = tuple(tuple(value.shape) for value in tf.nest.flatten(list(arguments)) if hasattr(value, "shape"))
+        key = shapes if self._jit_compile else ()
+        known = key in self._shapes
+        self._shapes.add(key)
+        return not known
+
+    def trace(self, arguments: Sequence[Any]) -> None:
+        """Once for all batch sizes; creates the variables that were not there before."""
+        signature = tf.nest.map_structure(_any_batch, list(arguments))
+        key = tuple(map(str, tf.nest.flatten(signature)))
+        if key in self._computes:
+            return
+        self._prepare()
+        while True:
+            compute = tf.function(self._compute, autograph=self._autograph, jit_compile=self._jit_compile or None)
+            concrete = compute.get_concrete_function(*signature)
+            if not self._prepare():  # layers that were made while the model was built
+                break
+        self._computes[key] = concrete
+
+    def compute(self, arguments: Sequence[Any]) -> Computed:
+        signature = tf.nest.map_structure(_any_batch, list(arguments))
+        concrete = self._computes[tuple(map(str, tf.nest.flatten(signature)))]
+        return Computed(*concrete(*arguments))
+
+    def stand_in(self, arguments: Sequence[Any]) -> list[Any]:
+        """One sample of zeros in place of none: convolutions of oneDNN give an empty batch the wrong shape."""
+        return tf.nest.map_structure(_one_sample, list(arguments))
+
+    def read_states(self) -> list[tf.Tensor]:
+        return [tf.cast(tf.convert_to_tensor(state), tf.float32) for state in self._states()]
+
+    def nothing(self) -> Computed:
+        """In place of what could not be computed."""
+        gradients = [tf.zeros(variable.shape, variable.dtype) for variable in self.variables]
+        return Computed(None, gradients, self.read_states())
+
+    def exchange(self, computed: Computed, report: np.ndarray) -> Exchanged:
+        gradients, rows, states, finite = self._exchange(computed.gradients, tf.constant(report), computed.states)
+        return Exchanged(gradients, rows.numpy(), states, bool(finite))
+
+    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
+        self._apply(list(gradients))
+
+    def _compute(self, *arguments: Any) -> tuple[Any, list[tf.Tensor], list[tf.Tensor]]:
+        with self._deferred.noting() as noted:
+            outputs = self._function(*arguments)
+        gradients, self.variables = only_noted(noted)
+        weight = tf.identity(self._weight)
+        weighted = []
+        for gradient in gradients:
+            scaled = gradient * tf.cast(weight, gradient.dtype)
+            # Of no samples nothing counts, whatever their mean came out as.
+            weighted.append(tf.where(weight > 0, scaled, tf.zeros_like(scaled)))
+        return outputs, weighted, self.read_states()
+
+    def _exchange_all(
+        self, gradients: list[tf.Tensor], report: tf.Tensor, states: list[tf.Tensor]
+    ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor], tf.Tensor]:
+        row = self._collectives.row(tf.ensure_shape(report, [REPORT_LENGTH]))
+        sums = self._collectives.all_reduce([*gradients, row, *states])
+        total, row, states = sums[: len(gradients)], sums[len(gradients)], sums[len(gradients) + 1 :]
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in total])
+        return total, row, states, finite
+
+    def _apply_all(self, gradients: list[tf.Tensor]) -> None:
+        self._deferred.apply(gradients, self.variables)
+
+
+def _any_batch(value: Any) -> Any:
+    """What a function is traced for: tensors of any number of samples."""
+    if not tf.is_tensor(value):
+        return value
+    shape = value.shape if value.shape.rank == 0 else [None, *value.shape[1:]]
+    return tf.TensorSpec(shape, value.dtype)
+
+
+def _one_sample(value: Any) -> Any:
+    if not tf.is_tensor(value) or value.shape.rank == 0 or value.shape[0] != 0:
+        return value
+    return tf.zeros([1, *value.shape[1:]], value.dtype)

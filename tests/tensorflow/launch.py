@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Runs the tests of isochron.tensorflow on real processes: launch.py [WORLD[:CASE,CASE...]...], by default all.
+
+Importing TensorFlow takes seconds, so it is done once; the workers are forked from there, before TensorFlow has started
+any thread of its own, and run their cases one after the other. Exit code 77: TensorFlow is not installed.
+"""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+
+os.environ.update(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="2", TF_ENABLE_ONEDNN_OPTS="1")
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+LIMIT = 900  # seconds for a world on a machine that is busy; beyond them it hangs
+
+try:
+    import tensorflow  # noqa: F401
+except ImportError:
+    print("skipped: TensorFlow is not installed in", sys.prefix)
+    sys.exit(77)
+
+sys.path[:0] = [str(ROOT / "python"), str(HERE)]
+
+WORLDS = {  # workers, cases; each world finds the files of those before it in ..
+    "two": (2, ["save", "fit_mlp", "fit_cnn", "fit_transformer", "unweighted", "callbacks", "let_go", "own_train_step",
+                "backup", "rebalances", "memory", "optimizers", "mixed_precision", "compiled", "sources", "mistakes",
+                "numbers", "examples_after"]),
+    "three": (3, ["loop_mlp", "loop_cnn", "loop_transformer", "resume"]),
+    "one": (1, ["loop_cnn", "fit_cnn", "callbacks", "resume", "meeting", "mistakes", "examples_before",
+                "no_torch", "reports"]),
+    "lost": (3, ["lost"]),
+    "short": (2, ["memory_norms"]),
+}  # fmt: skip
+
+
+def free_ports(count):
+    """Below those that the system gives out by itself, and different from run to run."""
+    found = []
+    while len(found) < count:
+        port = random.randrange(16000, 32000)
+        with socket.socket() as trial:
+            try:
+                trial.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+    return found
+
+
+def be_worker(rank, ports, folder, cases):
+    log = os.open(folder / f"log.{rank}", os.O_WRONLY | os.O_CREAT)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    if len(ports) > 1:
+        cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
+    signal.alarm(LIMIT)
+    import worker
+
+    worker.run(rank, folder, cases)
+
+
+def run_world(name, only, folder):
+    """The names of the cases that failed."""
+    size, cases = WORLDS[name]
+    cases = only.split(",") if only else cases
+    folder.mkdir()
+    ports = free_ports(size)
+    children = []
+    for rank in range(size):
+        child = os.fork()
+        if child == 0:
+            try:
+                be_worker(rank, ports, folder, cases)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    return [case for case in cases if not passed(folder, case, size)]
+
+
+def passed(folder, case, size):
+    files = [folder / f"{case}.{rank}" for rank in range(size)]
+    said = [file.read_text() if file.exists() else "no word" for file in files]
+    if all(words.startswith("passed") for words in said):
+        print(f"{folder.name}.{case}: {said[0]}", flush=True)
+        return True
+    for rank, words in enumerate(said):
+        print(f"{folder.name}.{case}, rank {rank}: {words}\n{(folder / f'log.{rank}').read_text()[-3000:]}", flush=True)
+    return False
+
+
+def main(worlds):
+    failed = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for world in worlds:
+            name, _, only = world.partition(":")
+            start = time.monotonic()
+            failed += [f"{name}.{case}" for case in run_world(name, only, pathlib.Path(scratch) / name)]
+            print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
+    print(f"failed: {', '.join(failed)}" if failed else "all passed")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or WORLDS))

@@ -1,0 +1,26 @@
+"""One worker of the tests: runs cases one after the other in a process that launch.py made."""
+
+import resource
+import traceback
+
+import parity
+import running
+import starting
+
+CASES = {**parity.CASES, **running.CASES, **starting.CASES}
+
+
+def cpu_seconds():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+
+
+def run(rank, folder, cases):
+    """What became of each goes to a file of its name and the rank."""
+    for case in cases:
+        before = cpu_seconds()
+        try:
+            words = CASES[case](folder)
+            said = f"passed, {cpu_seconds() - before:.1f} s of CPU" + (f", {words}" if words else "")
+        except BaseException:
+            said = traceback.format_exc()
+        (folder / f"{case}.{rank}").write_text(said)
