@@ -95,7 +95,7 @@ def main():
     parser.add_argument("--skip", type=int, default=20, help="steps in which the policy learns")
     parser.add_argument("--profile-seconds", type=float, default=20)
     parser.add_argument("--max-batch", type=int, default=512)
-    parser.add_argument("--bound", type=float, help="end with the first round whose ratios are all within it, else fail")
+    parser.add_argument("--bound", type=float, help="end with the first round that is all within it, else fail")
     options = parser.parse_args()
 
     ratios = {cluster: [] for cluster in options.clusters.split(",")}
