@@ -197,7 +197,7 @@ class Follower {
       return std::nullopt;
     }
     try {
-      *next = followed_by(cluster_, *std::move(next));
+      next = followed_by(cluster_, sim::ClusterSpec(*next));
       check(*next);
     } catch (const std::exception& error) {
       options_.say(std::string("the cluster's file has changed and is left out: ") + error.what());

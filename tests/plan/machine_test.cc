@@ -56,10 +56,10 @@ TEST(MachineTest, AnEmulatedWorkerIsItsCores) {
   EXPECT_EQ(count_machines(groups), 2);
 
   cluster.workers[0].absent = true;
-  EXPECT_THROW(emulated_machines(cluster, small_profile(1.0, 0.5)), std::invalid_argument);
+  EXPECT_THROW((void)emulated_machines(cluster, small_profile(1.0, 0.5)), std::invalid_argument);
   cluster.workers[0].absent = false;
   cluster.changes.push_back({.at_step = 1, .worker = "a", .cores = 0.5});
-  EXPECT_THROW(emulated_machines(cluster, small_profile(1.0, 0.5)), std::invalid_argument);
+  EXPECT_THROW((void)emulated_machines(cluster, small_profile(1.0, 0.5)), std::invalid_argument);
 }
 
 }  // namespace
