@@ -43,6 +43,7 @@ def serve_rank(address, number):
 def main():
     address = sys.argv[1]
     torch.set_num_threads(1)
+    faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # tells where a rank hangs
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the ranks
     wishes = Client(address)

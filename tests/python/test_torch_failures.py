@@ -59,3 +59,26 @@ def test_a_time_out_names_rank_and_host(nursery):
         assert f"rank 1 on {socket.gethostname()}" in told["words"]
     finally:
         ranks.close()
+
+
+def test_who_comes_while_another_worker_decides_is_not_put_out():
+    """Rank 1 is not here when we look, but in the list that rank 2 writes right after."""
+    import subprocess
+    import threading
+
+    import torch.distributed as dist
+    from isochron.torch.peers import Meeting, Peer
+
+    store = dist.HashStore()
+    me = Peer.here(0)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            other = Peer(1, me.host, process.pid, me.machine)
+            store.set("1/members", "[0, 1]")
+            arrival = threading.Timer(0.2, store.set, ["1/here/1", '"late"'])
+            arrival.start()
+            members, standings, late = Meeting(store, store, me, timeout=30.0).gather([me, other], "first")
+            assert (members, standings, late) == ([me, other], {0: "first", 1: "late"}, [])
+            assert process.poll() is None
+        finally:
+            process.kill()

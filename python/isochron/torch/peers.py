@@ -118,16 +118,16 @@ class Meeting:
         return self._marks.check([f"evicted/{peer.rank}"])
 
     def _await(self, members: list[Peer], prefix: str) -> list[Peer]:
-        """Who is neither here nor gone when the time is over, or somebody else has decided."""
+        """Who is neither here nor gone when the time is over; nobody if somebody else has decided, whose list may name
+        one that came a moment after we looked."""
         deadline = time.monotonic() + self._timeout
         waiting = list(members)
-        while waiting:
+        while not self._store.check([f"{prefix}members"]):
             waiting = [peer for peer in waiting if not self._is_here(peer, prefix) and not self.is_gone(peer)]
-            if time.monotonic() > deadline or self._store.check([f"{prefix}members"]):
-                break
-            if waiting:
-                time.sleep(POLL_SECONDS)
-        return waiting
+            if not waiting or time.monotonic() > deadline:
+                return waiting
+            time.sleep(POLL_SECONDS)
+        return []
 
     def _evict(self, peer: Peer) -> None:
         self._marks.set(f"evicted/{peer.rank}", self._me.to_json())
