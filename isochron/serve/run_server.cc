@@ -10,6 +10,7 @@
 #include <thread>
 
 #include <httplib.h>
+#include <pthread.h>
 
 #include "isochron/core/error.h"
 #include "isochron/serve/access.h"
@@ -83,6 +84,7 @@ class RunServer::Implementation {
           ": the address is not this machine's, or the port is taken");
     }
     thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "isochron-serve");  // the threads that answer inherit it
       server_.listen_after_bind();
       finished_ = true;
     });
