@@ -163,14 +163,17 @@ void make_limits(
 
 void write_notes(
     const Surroundings& surroundings,
-    const CpuLimiter* limiter,
+    const LaunchOptions& options,
     const std::string& name,
     std::size_t worker,
     const sim::WorkerSpec* spec) {
   const fs::path& folder = surroundings.folder.path();
   Variables variables = spec != nullptr ? variables_of(*spec) : Variables{};
   add_job_variables(variables, folder, name);
-  if (const auto* const groups = dynamic_cast<const CpuGroups*>(limiter)) {
+  if (options.cluster) {
+    variables.emplace_back(io::kClusterVariable, options.cluster->name);
+  }
+  if (const auto* const groups = dynamic_cast<const CpuGroups*>(surroundings.limiter.get())) {
     variables.emplace_back(kCgroupVariable, groups->folder(worker).string());
   }
   if (surroundings.network) {
@@ -235,7 +238,7 @@ class Follower {
     if (surroundings_.network) {
       surroundings_.network->add_worker(spec.link);
     }
-    write_notes(surroundings_, &limiter_, spec.name, worker, &spec);
+    write_notes(surroundings_, options_, spec.name, worker, &spec);
     return period;
   }
 
@@ -354,7 +357,7 @@ int launch(const LaunchOptions& requested) {
   }
   for (std::size_t worker = 0; worker < plan.names.size(); ++worker) {
     const sim::WorkerSpec* const spec = options.cluster ? &options.cluster->workers[worker] : nullptr;
-    write_notes(surroundings, surroundings.limiter.get(), plan.names[worker], worker, spec);
+    write_notes(surroundings, options, plan.names[worker], worker, spec);
   }
   std::function<std::optional<FollowedCluster>()> look;
   if (options.cluster && options.changed_cluster) {

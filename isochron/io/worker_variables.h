@@ -12,6 +12,7 @@ constexpr const char* kWorkerNameVariable = "ISOCHRON_WORKER_NAME";
 constexpr const char* kJobFolderVariable = "ISOCHRON_JOB_FOLDER";  // where requests to join are (io/join_requests.h)
 
 // With a cluster only.
+constexpr const char* kClusterVariable = "ISOCHRON_CLUSTER";  // its name
 constexpr const char* kWorkerKindVariable = "ISOCHRON_WORKER_KIND";
 constexpr const char* kWorkerCoresVariable = "ISOCHRON_WORKER_CORES";  // at the start: its nominal speed
 constexpr const char* kMinBatchVariable = "ISOCHRON_MIN_BATCH";

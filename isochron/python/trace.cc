@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
@@ -15,6 +16,7 @@
 #include "isochron/core/policy/policy.h"
 #include "isochron/core/trace/run_log.h"
 #include "isochron/io/run_log_file.h"
+#include "isochron/io/worker_variables.h"
 #include "isochron/python/bind.h"
 
 namespace nb = nanobind;
@@ -44,6 +46,9 @@ RunHeader make_header(
       .samples_per_epoch = samples_per_epoch,
       .model = std::move(model),
       .dataset = std::move(dataset)};
+  if (const char* const cluster = std::getenv(io::kClusterVariable)) {
+    header.cluster = cluster;
+  }
   for (const auto& [id, name, kind] : workers) {
     header.workers.push_back({.id = id, .name = name, .kind = kind});
   }

@@ -30,6 +30,9 @@ using cli::fixed;
 
 RunHeader header_of(const train::Options& options, train::Trainer& trainer) {
   RunHeader header{.program = "train", .version = ISOCHRON_VERSION, .policy = options.job.policy};
+  if (const char* const cluster = std::getenv(io::kClusterVariable)) {
+    header.cluster = cluster;
+  }
   header.global_batch = options.job.global_batch;
   header.seed = options.job.seed;
   header.samples_per_epoch = trainer.samples_per_epoch();
@@ -115,7 +118,9 @@ class Reporter {
       throw std::invalid_argument(
           "--serve is " + std::to_string(options.port) + "; permitted: a port that can be had (" + error.what() + ")");
     }
-    say("the live page is at " + server_->url());
+    if (!request_.quiet || request_.serve_port == 0) {  // nobody else can tell a port that was free
+      progress_.say("the live page is at " + server_->url());
+    }
   }
 
   TrainRequest& request_;

@@ -143,6 +143,7 @@ TEST_F(LaunchTest, PutsEveryWorkerIntoItsOwnLimits) {
       AllOf(
           HasSubstr("inside\n"),
           HasSubstr("quota=2500"),
+          HasSubstr("ISOCHRON_CLUSTER=cluster\n"),
           HasSubstr("ISOCHRON_WORKER_NAME=slow\n"),
           HasSubstr("ISOCHRON_WORKER_KIND=cpu\n"),
           HasSubstr("ISOCHRON_WORKER_CORES=0.25\n"),

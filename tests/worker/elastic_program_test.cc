@@ -224,6 +224,7 @@ TEST_F(ElasticProgramTest, WorkersJoinAndLeaveWhenTheClustersFileIsWrittenAnew) 
   ASSERT_EQ(outcome.status, 143) << outcome.errors;
   EXPECT_THAT(events(), testing::UnorderedElementsAre("death b", "join c", "join d")) << outcome.errors;
   EXPECT_THAT(outcome.errors, HasSubstr("the cluster's file has changed and is left out"));
+  EXPECT_THAT(content(folder_ / "run.jsonl"), HasSubstr(R"("cluster":"cluster")"));
   expect_proven_ledger();
 }
 

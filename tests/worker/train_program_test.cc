@@ -70,7 +70,7 @@ TEST_F(TrainProgramTest, ServesItsLivePage) {
   write(
       "script",
       "'" ISOCHRON_PROGRAM "' " + kSmall +
-          "--epochs 1000 --steps 3000 --eval-every 0 --serve 0 2>said & job=$!\n"
+          "--epochs 1000 --steps 3000 --eval-every 0 --serve 0 --quiet 2>said & job=$!\n"
           "until url=$(grep -o 'http://[^ ]*' said); do sleep 0.05; done\n"
           "sleep 0.5\n"
           "for page in '' metrics healthz; do python3 -c \"import sys, urllib.request; "
