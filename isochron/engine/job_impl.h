@@ -104,9 +104,10 @@ class Job::Impl final : private Member {
   void restore_policy(const SavedJob& job);
   // The controller deals to the members as they are, if it does not already.
   void fit_to_members();
+  // Where what is known of memory leaves no room for the global batch, it is computed in pieces, or tried once more.
   void change_workers(const Settlement& settlement);
-  // They have not enough room for the global batch: who ran out of memory just now computes in pieces.
-  void change_to_pieces(const Settlement& settlement, const std::string& trouble);
+  // Of those who ran out of memory just now; false if there are none, or they cannot.
+  bool change_to_pieces(const Settlement& settlement);
   bool join();
   void admit();
   void tell(const std::string& event, WorkerId worker, const std::string& words);

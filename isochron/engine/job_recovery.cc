@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -203,19 +204,32 @@ void Job::Impl::fit_to_members() {
 }
 
 void Job::Impl::change_workers(const Settlement& settlement) {
-  try {
-    fit_to_members();
-  } catch (const std::invalid_argument& error) {
-    change_to_pieces(settlement, error.what());
+  const auto trouble_of_fitting = [this]() -> std::string {
+    try {
+      fit_to_members();
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  std::string trouble = trouble_of_fitting();
+  if (!trouble.empty() && change_to_pieces(settlement)) {
+    trouble = trouble_of_fitting();
   }
-}
-
-void Job::Impl::change_to_pieces(const Settlement& settlement, const std::string& trouble) {
-  const auto& failures = settlement.out_of_memory;
-  if (failures.empty() || !std::ranges::all_of(failures, &OutOfMemory::in_pieces)) {
+  if (!trouble.empty() && ceilings_.give_up(step())) {
+    trouble = trouble_of_fitting();
+  }
+  if (!trouble.empty()) {
     throw Error(
         "step " + std::to_string(step()) + ": the workers that are left cannot take the global batch (" + trouble +
         ")");
+  }
+}
+
+bool Job::Impl::change_to_pieces(const Settlement& settlement) {
+  const auto& failures = settlement.out_of_memory;
+  if (failures.empty() || !std::ranges::all_of(failures, &OutOfMemory::in_pieces)) {
+    return false;
   }
   for (const OutOfMemory& failure : failures) {
     if (failure.worker == self_.id) {
@@ -224,7 +238,7 @@ void Job::Impl::change_to_pieces(const Settlement& settlement, const std::string
     }
     ceilings_.forget(failure.worker);
   }
-  fit_to_members();
+  return true;
 }
 
 bool Job::Impl::join() {

@@ -185,6 +185,7 @@ void bind_ceilings(nb::module_& module) {
       .def(nb::init<>())
       .def("failed", &MemoryCeilings::failed, nb::arg("worker"), nb::arg("batch"), nb::arg("step"))
       .def("forget", &MemoryCeilings::forget, nb::arg("worker"))
+      .def("give_up", &MemoryCeilings::give_up, nb::arg("step"))
       .def("raise_due", &MemoryCeilings::raise, nb::arg("step"), nb::arg("highest"))
       .def("limit", &MemoryCeilings::limit, nb::arg("worker"), nb::arg("least"), nb::arg("limit"))
       .def("state", [](MemoryCeilings& self) { return to_bytes(save_state(self)); })

@@ -261,6 +261,15 @@ TEST_F(ElasticTest, ComputesInPiecesWhatNoSplitCanHold) {
   }
 }
 
+// What is left of the workers once ran out of memory with a part of what it has to hold now. It may have been a passing
+// lack, and not to try would be the end.
+TEST_F(ElasticTest, AnOldLackOfMemoryDoesNotEndTheJob) {
+  const Result undisturbed = run(3, "steps=12");
+  const Result result = run(3, "steps=12 4:0:memory 6:1:forward 8:2:forward");
+  ASSERT_EQ(result.finished.size(), 1U) << result.outcome.errors;
+  expect_same_course(result, undisturbed);
+}
+
 // BatchNorm needs the whole batch, so there is no way.
 TEST_F(ElasticTest, SaysWhenMemoryCannotHoldTheGlobalBatch) {
   const Result result = run(3, "steps=8 memory=10");

@@ -55,6 +55,23 @@ TEST(MemoryCeilingsTest, AreForgottenOnceTheyHoldTheGlobalBatch) {
   EXPECT_EQ(ceilings.limit(3, kLeast, kNoLimit), kNoLimit);
 }
 
+TEST(MemoryCeilingsTest, AreGivenUpOnceAStep) {
+  MemoryCeilings ceilings;
+  EXPECT_FALSE(ceilings.give_up(10)) << "there are none";
+  ceilings.failed(3, 96, 10);
+  ceilings.failed(4, 96, 10);
+  EXPECT_TRUE(ceilings.give_up(10));
+  EXPECT_EQ(ceilings.limit(3, kLeast, kNoLimit), kNoLimit);
+  EXPECT_EQ(ceilings.limit(4, kLeast, kNoLimit), kNoLimit);
+
+  ceilings.failed(3, 96, 10);
+  MemoryCeilings copy;
+  restore_state(copy, save_state(ceilings));
+  EXPECT_FALSE(copy.give_up(10));
+  EXPECT_EQ(copy.limit(3, kLeast, kNoLimit), 84);
+  EXPECT_TRUE(copy.give_up(11));
+}
+
 TEST(MemoryCeilingsTest, AreAValue) {
   MemoryCeilings ceilings;
   ceilings.failed(3, 96, 10);

@@ -33,6 +33,15 @@ void MemoryCeilings::forget(WorkerId worker) {
   std::erase_if(ceilings_, [worker](const Ceiling& ceiling) { return ceiling.worker == worker; });
 }
 
+bool MemoryCeilings::give_up(std::int64_t step) {
+  if (ceilings_.empty() || given_up_at_ == step) {
+    return false;
+  }
+  ceilings_.clear();
+  given_up_at_ = step;
+  return true;
+}
+
 bool MemoryCeilings::raise(std::int64_t step, std::int64_t highest) {
   bool raised = false;
   for (Ceiling& ceiling : ceilings_) {
@@ -53,6 +62,7 @@ std::int64_t MemoryCeilings::limit(WorkerId worker, std::int64_t least, std::int
 
 void MemoryCeilings::exchange(StateExchange& state) {
   state.parts("ceilings", ceilings_);
+  state.field("given_up_at", given_up_at_);
 }
 
 }  // namespace isochron

@@ -20,6 +20,11 @@ class MemoryCeilings {
   void failed(WorkerId worker, std::int64_t batch, std::int64_t step);
   void forget(WorkerId worker);
 
+  /// Where the ceilings together do not hold the global batch any more, the job would end, though the memory may be
+  /// there again: forgets them all for a try. False, and none is forgotten, if there is none, or the try at this step
+  /// is over.
+  bool give_up(std::int64_t step);
+
   /// Raises what is due at `step`; a ceiling that reaches `highest`, such as the global batch, is forgotten. True if
   /// any changed.
   bool raise(std::int64_t step, std::int64_t highest);
@@ -38,6 +43,7 @@ class MemoryCeilings {
     void exchange(StateExchange& state);
   };
   std::vector<Ceiling> ceilings_;
+  std::int64_t given_up_at_ = -1;  // step
 };
 
 }  // namespace isochron

@@ -212,7 +212,12 @@ class Progress:
             if self.log is not None:
                 words = f"memory did not hold {batch} samples"
                 self.log.event(step=self.step, seconds=now, event="out-of-memory", worker=self._ids[rank], words=words)
-        self._controller.change_workers(self._workers())
+        try:
+            self._controller.change_workers(self._workers())
+        except ValueError:
+            if not self._ceilings.give_up(self.step):
+                raise
+            self._controller.change_workers(self._workers())
         return failed
 
     def set_bounds(self, bounds: Sequence[tuple[int, int]]) -> None:

@@ -125,7 +125,12 @@ def _deal_anew(job: Job, lost: list[Peer], late: list[Peer], failed: dict[int, i
     if not lost and not failed:
         return
     try:
-        job._change_workers(job._with_ceilings())
+        try:
+            job._change_workers(job._with_ceilings())
+        except ValueError:
+            if not job._ceilings.give_up(job.step):
+                raise
+            job._change_workers(job._with_ceilings())
     except ValueError as error:
         kind: Any = PeerLostError if lost else Error
         raise kind(f"step {job.step}: the workers that are left cannot take the global batch ({error})") from error
