@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""One worker of a comparison: stock DDP with equal shares against jobs of several policies, in turns.
+
+    build/isochron launch --cluster hl8 -- .venv/bin/python benchmarks/python/compare.py
+
+The oracle is `static` with the speeds that the workers have by themselves, all at once; the ideal is their sum. Every
+loop goes on in its next turn, so that only the first turn, which does not count, holds what a policy learns at the
+start. The first worker prints a table of medians over the turns; --json FILE writes the figures.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+from loops import network, ours, pictures, stock, timed
+from torch import nn
+
+import isochron.torch as isochron
+
+
+def solo(share, seconds):
+    """Samples a second of this worker with nothing to exchange."""
+    model = network()
+    x, y = pictures(share).tensors
+    nn.functional.cross_entropy(model(x), y).backward()
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        nn.functional.cross_entropy(model(x), y).backward()
+        count += 1
+    return share * count / (time.perf_counter() - start)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch", type=int, default=128, help="of all workers together")
+    parser.add_argument("--policies", default="uniform,omnilearn,lb-bsp,isochron,oracle")
+    parser.add_argument("--turns", type=int, default=4, help="of each, after the first, which does not count")
+    parser.add_argument("--steps", type=int, default=10, help="of a turn")
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    job = isochron.Job(global_batch=options.batch)  # makes the group from what the launcher says
+    dist.barrier()
+    speeds = [None] * job.size
+    dist.all_gather_object(speeds, solo(options.batch // job.size, 6.0))
+    dataset = pictures(options.batch * 40)
+    oracle = "static:weights=" + "/".join(f"{speed:.1f}" for speed in speeds)
+    loops = {"ddp": stock(dataset, options.batch)}
+    for policy in options.policies.split(","):
+        loops[policy] = ours(dataset, options.batch, oracle if policy == "oracle" else policy)
+    rates = {name: [] for name in loops}
+    for turn in range(options.turns + 1):
+        for name in loops:
+            seconds, _ = timed(loops[name], options.steps)
+            if turn > 0:
+                rates[name].append(options.batch / seconds)
+    if job.rank > 0:
+        return
+    ideal = sum(speeds)
+    print(f"ideal {ideal:.0f} samples/s, the sum of " + ", ".join(f"{speed:.0f}" for speed in speeds))
+    results = []
+    for name, mine in rates.items():
+        results.append({"policy": name, "samples_per_second": statistics.median(mine)})
+        for other in ("ddp", "oracle"):
+            if other in rates:
+                ratios = [one / base for one, base in zip(mine, rates[other], strict=True)]
+                results[-1][f"over_{other}"] = statistics.median(ratios)
+        results[-1]["efficiency"] = results[-1]["samples_per_second"] / ideal
+        print(", ".join(f"{key} {value:.3f}" if isinstance(value, float) else f"{value:>10}"
+                        for key, value in results[-1].items()))  # fmt: skip
+    if options.json:
+        options.json.write_text(json.dumps({"ideal": ideal, "speeds": speeds, "results": results}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
