@@ -1,6 +1,7 @@
 #include "isochron/comm/mpi_session.h"
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -15,9 +16,19 @@ namespace {
 
 constexpr auto kTimeToEnd = std::chrono::seconds(5);
 
+volatile std::sig_atomic_t status_at_the_end = 0;
+
+void end_now(int /*signal*/) {
+  std::_Exit(status_at_the_end);
+}
+
 void watch_the_end(int status, void* /*argument*/) {
   std::cout.flush();
   std::fflush(nullptr);
+  status_at_the_end = status;
+  for (const int crash : {SIGABRT, SIGSEGV, SIGBUS}) {
+    std::signal(crash, end_now);
+  }
   std::thread([status] {
     std::this_thread::sleep_for(kTimeToEnd);
     std::_Exit(status);

@@ -13,8 +13,9 @@ class MpiSession {
   // Everything that communicates must be gone by now.
   ~MpiSession();
 
-  // From now on the process ends within seconds once main has, whatever MPI does: MPI_Finalize of Open MPI 5.0.11 may
-  // wait for ever for those who were lost, if some have joined (ompi_dpm_dyn_finalize).
+  // From now on the process ends within seconds once main has, and as main did, whatever MPI does: where workers have
+  // joined and others were lost, MPI_Finalize of Open MPI 5.0.11 may wait for ever, or write beyond its list of
+  // communicators and crash (ompi_dpm_dyn_finalize).
   static void end_in_time();
 };
 

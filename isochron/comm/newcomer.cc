@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <iostream>
+#include <mutex>
+#include <stop_token>
 #include <thread>
 #include <utility>
 
@@ -17,6 +22,9 @@ using Clock = std::chrono::steady_clock;
 
 // Of a process that was started just before the job ended.
 constexpr auto kTimeToArrive = std::chrono::seconds(10);
+
+// From "come" to a communicator of everybody, at most. All are between two steps then.
+constexpr auto kTimeToMerge = std::chrono::seconds(30);
 
 constexpr int kFirst = 0;  // on the bridge
 constexpr int kNew = 1;
@@ -90,6 +98,26 @@ MPI_Comm merge_over(MPI_Comm local, MPI_Comm bridge, int remote, bool is_new) {
   MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
   return merged(inter, is_new);
 }
+
+// Ends the process if it lives longer than `patience`. Where merging fails for the others, they go on by themselves; MPI
+// does not tell the newcomer, whose call never returns.
+class Deadline {
+ public:
+  explicit Deadline(std::chrono::milliseconds patience)
+      : thread_([this, patience](const std::stop_token& stop) {
+          std::unique_lock lock(mutex_);
+          over_.wait_for(lock, stop, patience, [] { return false; });
+          if (!stop.stop_requested()) {
+            std::cerr << "isochron: the job has gone on without this worker, which was about to join it\n";
+            std::_Exit(EXIT_FAILURE);
+          }
+        }) {}
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any over_;
+  std::jthread thread_;
+};
 
 MPI_Comm spawn(const std::vector<std::string>& words, const std::string& host) {
   std::vector<std::string> copies(words.begin() + 1, words.end());
@@ -205,7 +233,7 @@ Admission::~Admission() {
   MPI_Comm_free(&bridge_);
 }
 
-MPI_Comm Admission::enter(const std::string& introduction) {
+MPI_Comm Admission::enter(const std::string& introduction, std::chrono::milliseconds timeout) {
   const std::atomic<bool> never = false;
   send(bridge_, kFirst, kIntroductionTag, introduction);
   std::string word;
@@ -216,6 +244,7 @@ MPI_Comm Admission::enter(const std::string& introduction) {
   if (word != kCome) {
     throw Error("the job does not take this worker: " + word.substr(std::min(kRefused.size(), word.size())));
   }
+  const Deadline deadline(std::min<std::chrono::milliseconds>(timeout, kTimeToMerge));
   return merge_over(MPI_COMM_SELF, bridge_, kFirst, /*is_new=*/true);
 }
 

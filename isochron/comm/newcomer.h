@@ -8,6 +8,7 @@
 // The others train on all the while; only the merging is collective.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <future>
 #include <memory>
@@ -68,8 +69,9 @@ class Admission {
   ~Admission();
 
   // Blocks until the job is between two steps: a communicator of everybody. MPI_COMM_NULL if the job has ended
-  // meanwhile. Throws Error with the reason if it does not want us, PeerLostError if it is gone.
-  MPI_Comm enter(const std::string& introduction);
+  // meanwhile. Throws Error with the reason if it does not want us, PeerLostError if it is gone. Ends the process if the
+  // job goes on without it, having said that it may come: `timeout`, at most 30 s, is how long that may take.
+  MPI_Comm enter(const std::string& introduction, std::chrono::milliseconds timeout);
 
  private:
   explicit Admission(MPI_Comm bridge) : bridge_(bridge) {}

@@ -101,7 +101,7 @@ Settlement Membership::admit(Member& member) {
 }
 
 std::optional<Settlement> Membership::join(Admission& admission, Member& member, const std::string& introduction) {
-  const MPI_Comm everybody = admission.enter(introduction);
+  const MPI_Comm everybody = admission.enter(introduction, options_.timeout);
   if (everybody == MPI_COMM_NULL) {
     return std::nullopt;
   }
