@@ -21,6 +21,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::milliseconds(5);
 // Between two looks at the cluster's file.
 constexpr auto kLook = std::chrono::milliseconds(200);
+// What mpirun may take to end after the last worker has: that of Open MPI 5.0.11 may wait for ever where workers joined.
+constexpr auto kTimeToEnd = std::chrono::seconds(5);
 
 std::string in_words(const std::string& worker, const Limits& limits) {
   std::ostringstream text;
@@ -90,6 +92,7 @@ int Supervisor::run() {
     if (job_.schedule && passed_on_ == 0) {
       apply_schedule(step);
     }
+    end_mpirun_in_time();
   }
   return verdict();
 }
@@ -100,6 +103,25 @@ bool Supervisor::mpirun_has_ended() {
     mpirun_status_ = exit_status(status);
   }
   return mpirun_status_.has_value();
+}
+
+void Supervisor::end_mpirun_in_time() {
+  bool begun = false;
+  for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+    if (workers_[worker] && !mourned_[worker]) {
+      last_ended_.reset();
+      return;
+    }
+    begun = begun || workers_[worker].has_value();
+  }
+  if (begun && !last_ended_) {
+    last_ended_ = Clock::now();
+  }
+  if (last_ended_ && Clock::now() > *last_ended_ + kTimeToEnd) {
+    job_.say("all workers have ended, but not mpirun: it is killed");
+    kill(job_.mpirun, SIGKILL);
+    last_ended_ = Clock::now();
+  }
 }
 
 void Supervisor::adopt_workers() {

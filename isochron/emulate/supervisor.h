@@ -80,6 +80,7 @@ class Supervisor {
   bool apply(std::size_t worker, const Limits& wanted);
   void pass_on(int signal);
   void signal_workers(int signal) const;
+  void end_mpirun_in_time();
   [[nodiscard]] bool mpirun_has_ended();
   [[nodiscard]] int verdict() const;
 
@@ -91,6 +92,7 @@ class Supervisor {
   std::vector<bool> mourned_;   // workers whose end was noticed
   std::optional<std::chrono::steady_clock::time_point> first_step_;
   std::chrono::steady_clock::time_point next_look_;  // at the cluster
+  std::optional<std::chrono::steady_clock::time_point> last_ended_;  // none: some worker lives
   std::optional<int> mpirun_status_;
   int passed_on_ = 0;  // the signal; 0: none
 };

@@ -271,6 +271,15 @@ TEST_F(LaunchTest, EndsWorkersThatDoNotListenOnTheSecondSignal) {
   EXPECT_TRUE(has_ended(pid));
 }
 
+TEST_F(LaunchTest, DoesNotWaitForAnMpirunThatOutlivesItsWorkers) {
+  const std::string real = find_mpirun("").path;
+  std::ofstream("mpirun") << "#!/bin/sh\n[ \"$1\" = --version ] && exec '" << real << "' \"$@\"\n'" << real
+                          << "' \"$@\"\nexec sleep 100\n";
+  fs::permissions("mpirun", fs::perms::owner_all);
+  EXPECT_EQ(run({"-n", "2", "--mpirun", (folder_ / "mpirun").string()}, kReport), 0);
+  EXPECT_THAT(report(1), HasSubstr("pid="));
+}
+
 TEST_F(LaunchTest, RemovesWhatAKilledLauncherLeft) {
   begin({}, kReport + kWait, kPair);
   const std::string slow = report(0);
