@@ -35,7 +35,7 @@ test: setup ## run every check there is: build, tests, lint, core-only, sanitize
 asan tsan core-only: setup ## build and run the tests with this preset
 	@scripts/test.py $@
 
-tsan-engine: setup ## the same for the engine's threads, with LibTorch and MPI as they are (not in `make test`: it takes long)
+tsan-engine: setup ## the same for the threads of the engine (not in `make test`: it takes 7 minutes and a build)
 	@scripts/test.py $@
 
 chaos: all ## kill, stop, starve and add workers at random: seeds=20 runs of steps=300
