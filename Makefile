@@ -4,7 +4,7 @@ seconds ?= 60  # of `make fuzz`, per target
 seeds ?= 20  # of `make chaos`
 steps ?= 300  # of each of them
 
-.PHONY: all program setup demo data test asan tsan core-only chaos mutate fuzz lint analyze format bench golden test-count wheel clean help
+.PHONY: all program setup demo data test asan tsan tsan-engine core-only chaos mutate fuzz lint analyze format bench golden test-count wheel clean help
 
 all: setup ## build everything; the program is build/isochron
 	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
@@ -33,6 +33,9 @@ test: setup ## run every check there is: build, tests, lint, core-only, sanitize
 	@ln -sfn dev/bin/isochron build/isochron
 
 asan tsan core-only: setup ## build and run the tests with this preset
+	@scripts/test.py $@
+
+tsan-engine: setup ## the same for the threads of the engine (not in `make test`: it takes 7 minutes and a build)
 	@scripts/test.py $@
 
 chaos: all ## kill, stop, starve and add workers at random: seeds=20 runs of steps=300
