@@ -194,7 +194,7 @@ TEST_F(ElasticTest, SurvivesADeathInTheRecoveryFromAnother) {
 
 TEST_F(ElasticTest, TakesInANewWorkerWhileTheOthersTrain) {
   const Result undisturbed = run(2, "steps=60");
-  const Result result = run(2, "steps=60 pace=50 3:first:join");
+  const Result result = run(2, "steps=60 pace=50 await=3 3:first:join");
   ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
   for (const Diary& diary : result.finished) {
     EXPECT_EQ(diary.end, "61 workers 3");
@@ -205,7 +205,7 @@ TEST_F(ElasticTest, TakesInANewWorkerWhileTheOthersTrain) {
 
 TEST_F(ElasticTest, ANewWorkerTakesThePlaceOfOneThatDied) {
   const Result undisturbed = run(3, "steps=60");
-  const Result result = run(3, "steps=60 pace=50 2:1:forward 4:first:join");
+  const Result result = run(3, "steps=60 pace=50 await=3 2:1:forward 4:first:join");
   ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
   for (const Diary& diary : result.finished) {
     EXPECT_EQ(diary.end, "61 workers 3");

@@ -4,9 +4,9 @@
 //   elastic_worker FOLDER KEY=VALUE… STEP:WORKER:FAULT[:PARAMETER]…
 //
 // Keys: steps, batch, samples, timeout (ms), model (norm: with BatchNorm; plain), numbers, save (steps), evaluate
-// (steps), name, pace (ms that a step takes at least), memory (samples that it holds), appetite (MiB that a sample
-// takes while its loss is computed). A fault comes once, in that step of the worker with that id; in the first worker
-// if it is "first".
+// (steps), name, pace (ms that a step takes at least), await (workers without whom each of the last ten steps takes a
+// second more), memory (samples that it holds), appetite (MiB that a sample takes while its loss is computed). A fault
+// comes once, in that step of the worker with that id; in the first worker if it is "first".
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -223,6 +223,9 @@ class Subject {
 
   at::Tensor loss(const at::Tensor& data, const at::Tensor& target) {
     std::this_thread::sleep_for(std::chrono::milliseconds(script_.number("pace", 0)));
+    if (job_.size() < script_.number("await", 0) && job_.step() + 10 >= script_.number("steps", 20)) {
+      std::this_thread::sleep_for(1s);
+    }
     const auto exhausted = script_.number("memory", std::numeric_limits<std::int64_t>::max());
     if (data.size(0) > exhausted) {
       at::empty({std::int64_t{1} << 46});  // PyTorch's own failure
