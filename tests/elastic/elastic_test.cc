@@ -81,12 +81,13 @@ class ElasticTest : public ShellTest {
     static int runs = 0;
     const fs::path folder = folder_ / std::to_string(runs++);
     fs::create_directories(folder);
+    const std::string worker = ISOCHRON_ELASTIC_WORKER " " + folder.string();
     Result result{
         .outcome = shell(
-            "timeout -k 5 100 " ISOCHRON_RANKS "/mpirun.sh " ISOCHRON_MPIRUN " " + std::to_string(ranks) +
-            " " ISOCHRON_ELASTIC_WORKER " " + folder.string() + " " + words)};
+            ISOCHRON_ELASTIC "/outlived.sh " + worker + " " ISOCHRON_RANKS "/mpirun.sh " ISOCHRON_MPIRUN " " +
+            std::to_string(ranks) + " " + worker + " " + words)};
     constexpr int kTimedOut = 124;
-    EXPECT_NE(result.outcome.status, kTimedOut) << "the job did not end by itself";
+    EXPECT_NE(result.outcome.status, kTimedOut) << "the workers did not end by themselves";
     for (const auto& entry : fs::directory_iterator(folder)) {
       if (entry.path().extension() == ".log") {
         result.all.push_back(read_diary(entry.path()));
