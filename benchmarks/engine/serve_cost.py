@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What `train --serve` costs: step times with the live page served to one reader, and without, in turn.
 
-Two runs beside each other in time make a pair; prints the median over all pairs of the ratio of their median steps, and
-its quartiles, which say how far noise moves a pair. On a machine whose noise is larger than the cost, the processor time
-of the threads that serve, as a share of the time that they were there, is the better figure: they cannot slow the
+Two runs beside each other in time make a pair; prints the median over all pairs of the ratio of their median steps,
+and its quartiles, which say how far noise moves a pair. On a machine whose noise is larger than the cost, the processor
+time of the threads that serve, as a share of the time that they were there, is the better figure: they cannot slow the
 training by more where they run on its core, and not at all where they do not. --json FILE writes the figures.
 """
 
@@ -82,7 +82,8 @@ def main():
     ratios = [served / plain for served, plain in zip(times[True], times[False], strict=True)]
     low, ratio, high = statistics.quantiles(ratios, n=4)
     plain, served = (statistics.median(times[kind]) for kind in (False, True))
-    print(f"step {1e3 * plain:.2f} ms, with the page served {1e3 * served:.2f} ms: {ratio:.4f} ({low:.4f} to {high:.4f})")
+    print(f"step {1e3 * plain:.2f} ms, with the page served {1e3 * served:.2f} ms")
+    print(f"ratio {ratio:.4f}, quartiles {low:.4f} and {high:.4f}")
     print(f"the threads that serve take {100 * statistics.median(shares):.3f} % of a core")
     if options.json:
         figures = {"plain": plain, "served": served, "ratio": ratio, "quartiles": [low, high], "pairs": len(ratios),

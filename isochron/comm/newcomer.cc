@@ -99,8 +99,8 @@ MPI_Comm merge_over(MPI_Comm local, MPI_Comm bridge, int remote, bool is_new) {
   return merged(inter, is_new);
 }
 
-// Ends the process if it lives longer than `patience`. Where merging fails for the others, they go on by themselves; MPI
-// does not tell the newcomer, whose call never returns.
+// Ends the process if it lives longer than `patience`. Where merging fails for the others, they go on by themselves;
+// MPI does not tell the newcomer, whose call never returns.
 class Deadline {
  public:
   explicit Deadline(std::chrono::milliseconds patience)

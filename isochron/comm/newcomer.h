@@ -69,8 +69,8 @@ class Admission {
   ~Admission();
 
   // Blocks until the job is between two steps: a communicator of everybody. MPI_COMM_NULL if the job has ended
-  // meanwhile. Throws Error with the reason if it does not want us, PeerLostError if it is gone. Ends the process if the
-  // job goes on without it, having said that it may come: `timeout`, at most 30 s, is how long that may take.
+  // meanwhile. Throws Error with the reason if it does not want us, PeerLostError if it is gone. Ends the process if
+  // the job goes on without it, having said that it may come: `timeout`, at most 30 s, is how long that may take.
   MPI_Comm enter(const std::string& introduction, std::chrono::milliseconds timeout);
 
  private:

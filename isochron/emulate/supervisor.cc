@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::milliseconds(5);
 // Between two looks at the cluster's file.
 constexpr auto kLook = std::chrono::milliseconds(200);
-// What mpirun may take to end after the last worker has: that of Open MPI 5.0.11 may wait for ever where workers joined.
+// What mpirun may take to end after the last worker has: that of Open MPI 5.0.11 may wait for ever where some joined.
 constexpr auto kTimeToEnd = std::chrono::seconds(5);
 
 std::string in_words(const std::string& worker, const Limits& limits) {

@@ -91,7 +91,7 @@ class Supervisor {
   std::vector<Limits> limits_;  // in force
   std::vector<bool> mourned_;   // workers whose end was noticed
   std::optional<std::chrono::steady_clock::time_point> first_step_;
-  std::chrono::steady_clock::time_point next_look_;  // at the cluster
+  std::chrono::steady_clock::time_point next_look_;                  // at the cluster
   std::optional<std::chrono::steady_clock::time_point> last_ended_;  // none: some worker lives
   std::optional<int> mpirun_status_;
   int passed_on_ = 0;  // the signal; 0: none

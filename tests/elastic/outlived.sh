@@ -1,7 +1,7 @@
 #!/bin/sh
 # outlived.sh WORKER FOLDER COMMAND…: runs COMMAND for at most 100 s. Where workers have joined, the mpirun of Open MPI
-# 5.0.11 may stay when all have ended; like `isochron launch` this kills it five seconds after the last process that runs
-# WORKER FOLDER.
+# 5.0.11 may stay when all have ended; like `isochron launch` this kills it five seconds after the last process that
+# runs WORKER FOLDER.
 set -u
 worker=$1
 folder=$2
