@@ -125,6 +125,23 @@ TEST(IsochronPolicyTest, BalancesANewcomerWithinTwoSteps) {
   }
 }
 
+// Its uncertainty counts, too, or it would be trusted more than those whose noise is known. What noise makes of the
+// others' curves may still give it more in a few cases.
+TEST(IsochronPolicyTest, HardlyEverGivesANewcomerMoreThanItsNoisyPeers) {
+  int more = 0;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    Random random({seed});
+    const Times noisy = [&](std::size_t, double batch) { return batch * std::exp(0.2 * random.normal()); };
+    Controller controller(roster_of(2, 128), {});
+    for (int n = 0; n < 20; ++n) {
+      step(controller, noisy);
+    }
+    const Batches& batches = controller.change_workers(roster_of(3, 128).workers).batch_sizes;
+    more += batches[2] > std::max(batches[0], batches[1]) ? 1 : 0;
+  }
+  EXPECT_LE(more, 5);
+}
+
 TEST(IsochronPolicyTest, GivesANewcomerTheShareOfTheSlowest) {
   Controller controller(roster_of(3, 300), {});
   step(controller, linear({4, 4, 2}));

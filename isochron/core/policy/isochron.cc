@@ -238,19 +238,23 @@ IsochronPolicy::Outlook IsochronPolicy::outlook() const {
   const std::vector<double> noise = noise_estimates();
   Outlook view;
   double slowest = -std::numeric_limits<double>::infinity();
+  double widest = 0.0;
   for (std::size_t k = 0; k < tracks_.size(); ++k) {
     if (!tracks_[k].seen) {
       view.scales.push_back(kUnknown);
-      view.sigmas.push_back(0.0);
+      view.sigmas.push_back(kUnknown);
       continue;
     }
     const LevelBelief belief = tracks_[k].scale.belief();
     view.scales.push_back(std::exp(belief.level));
     view.sigmas.push_back(std::sqrt(noise[k] * (1.0 + belief.variance / belief.noise)));
     slowest = std::max(slowest, view.scales.back());
+    widest = std::max(widest, view.sigmas.back());
   }
-  // A worker not seen yet gets the share of the slowest, so that it does not hold up the others.
-  std::ranges::replace_if(view.scales, [](double scale) { return std::isnan(scale); }, slowest);
+  // A worker not seen yet counts as the slowest and the least certain, so that it does not hold up the others.
+  const auto is_unknown = [](double value) { return std::isnan(value); };
+  std::ranges::replace_if(view.scales, is_unknown, slowest);
+  std::ranges::replace_if(view.sigmas, is_unknown, widest);
   return view;
 }
 
