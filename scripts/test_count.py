@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MINIMUM = ROOT / "tests" / "expected_count"
 ENGINE_TESTS = {"comm", "elastic", "engine", "model", "train", "worker"}  # need LibTorch and MPI
 MACRO = re.compile(r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)\(\s*(\w+),\s*(\w+)", re.M)
+PYTEST_SKIP = re.compile(r"^SKIPPED \[\d+\] (.*)$", re.M)
 
 
 @dataclasses.dataclass
@@ -28,12 +29,15 @@ class Counts:
 
 
 def read_report(path):
-    """ctest's JUnit file."""
+    """ctest's JUnit file. What pytest skips within one of ctest's tests counts as skipped, too."""
     by_status = collections.defaultdict(list)
+    skipped_within = []
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
         by_status[case.get("status")].append(case.get("name"))
+        output = case.findtext("system-out") or ""
+        skipped_within += [f"{case.get('name')}: {words}" for words in PYTEST_SKIP.findall(output)]
     passed, failed = by_status.pop("run", []), by_status.pop("fail", [])
-    return Counts(passed, failed, [name for names in by_status.values() for name in names])
+    return Counts(passed, failed, [name for names in by_status.values() for name in names] + skipped_within)
 
 
 def listed_cases(program, prefix):
