@@ -37,15 +37,10 @@ def reference_batches(samples):
         sampler.advance()
 
 
-def loop(name, make_optimizer, **options):
-    job = isochron.Job(global_batch=BATCH, min_batch=0, timeout=TIMEOUT, **options)
-    optimizer = make_optimizer()
-    model, samples = models.make(name, seed=3 + job.rank)  # the first one's variables count
+def training_step(model, optimizer):
+    """As a user writes it: what a job and one process run alike."""
     loss_function = models.loss_function()
-    job.prepare(model, optimizer)
-    losses, sizes = [], []
 
-    @job.step
     def train(x, y):
         with tf.GradientTape() as tape:
             loss = loss_function(y, model(x, training=True))
@@ -53,6 +48,16 @@ def loop(name, make_optimizer, **options):
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
+    return train
+
+
+def loop(name, make_optimizer, **options):
+    job = isochron.Job(global_batch=BATCH, min_batch=0, timeout=TIMEOUT, **options)
+    optimizer = make_optimizer()
+    model, samples = models.make(name, seed=3 + job.rank)  # the first one's variables count
+    job.prepare(model, optimizer)
+    losses, sizes = [], []
+    train = job.step(training_step(model, optimizer))
     bind(job)
     while job.step_number < STEPS:
         for x, y in job.dataset(samples):
@@ -70,17 +75,8 @@ def loop(name, make_optimizer, **options):
 def reference_loop(name, make_optimizer):
     optimizer = make_optimizer()
     model, samples = models.make(name)
-    loss_function = models.loss_function()
     losses = []
-
-    @tf.function(reduce_retracing=True)
-    def train(x, y):
-        with tf.GradientTape() as tape:
-            loss = loss_function(y, model(x, training=True))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
+    train = tf.function(training_step(model, optimizer), reduce_retracing=True)
     for x, y in reference_batches(samples):
         losses.append(float(train(tf.constant(x), tf.constant(y))))
     return model, losses
