@@ -1,10 +1,12 @@
 // Asynchronous training as a pure state machine: which worker computes which samples next, and who has to wait.
 //
-// It joins three parts: the clock table says who may start an iteration (ASP: everybody; SSP: whoever is at most s ahead
-// of the slowest), the claim pool which samples are next, the controller how many of them a worker takes. The caller
-// moves the messages and keeps the time.
+// It joins three parts: the clock table says who may start an iteration (ASP: everybody; SSP: whoever is at most s
+// ahead of the slowest), the claim pool which samples are next, the controller how many of them a worker takes. The
+// caller moves the messages and keeps the time.
 //
-//   a) a worker that is free calls ask();  b) take_orders() says who starts what;  c) finish() when its update is applied.
+//   a) a worker that is free calls ask();
+//   b) take_orders() says who starts what;
+//   c) finish() is for when its update is applied.
 //
 // With s = 0 iterations come in rounds that equal the steps of bulk-synchronous training: all samples of a round, B or
 // what is left, are dealt when it begins, in proportion to the split.
@@ -54,8 +56,8 @@ class Dispatcher {
   Interval finish(WorkerId worker, const WorkerTelemetry& telemetry);
   /// The worker could not compute what it was told to; the samples go back.
   void give_up(WorkerId worker);
-  /// A worker is lost; its samples go back. Throws std::invalid_argument if the others cannot hold the global batch, and
-  /// Error with s = 0, where its round cannot be completed.
+  /// A worker is lost; its samples go back. Throws std::invalid_argument if the others cannot hold the global batch,
+  /// and Error with s = 0, where its round cannot be completed.
   void leave(WorkerId worker);
 
   /// Everything that was opened is used, and all are free.

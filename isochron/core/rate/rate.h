@@ -72,8 +72,8 @@ struct PushRate {
 
   bool operator==(const PushRate&) const = default;
 };
-/// none, batch-linear, batch-sqrt, staleness, batch-linear+staleness, batch-sqrt+staleness. Throws std::invalid_argument
-/// naming the value and those names.
+/// none, batch-linear, batch-sqrt, staleness, batch-linear+staleness, batch-sqrt+staleness. Throws
+/// std::invalid_argument naming the value and those names.
 PushRate parse_push_rate(std::string_view name);
 std::string_view to_string(const PushRate& rule);
 /// Throws std::invalid_argument on a rule that contradicts itself.

@@ -9,8 +9,8 @@
 //
 // Steps are numbered from 0 without gaps. A "rollback" or a "resume" sets the number of the next step; the steps from
 // there on that the log already holds did not happen. `epoch` and `position` say which samples a step used: the
-// positions `position` and up of that epoch's permutation, dealt to the workers in their order by `batch_sizes`. In a run
-// whose header says `sync`, a step is one worker's update, and `staleness` says how many updates of others came between.
+// positions `position` and up of that epoch's permutation, dealt to the workers in their order by `batch_sizes`. In a
+// run whose header says `sync`, a step is one worker's update, and `staleness` how many updates of others came between.
 #pragma once
 
 #include <cstdint>
