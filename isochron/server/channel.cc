@@ -1,5 +1,6 @@
 #include "isochron/server/channel.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "isochron/comm/backoff.h"
@@ -28,23 +29,40 @@ bool all_ended(std::vector<MPI_Request>& requests) {
   return ended != 0;
 }
 
-// Throws TimeoutError.
+// False if it is not met within the time.
 template <class Condition>
-void wait_until(
-    const Condition& met, std::chrono::milliseconds timeout, const std::string& what, const std::vector<Peer>& peers) {
+bool wait_until(const Condition& met, std::chrono::milliseconds timeout) {
   const Backoff backoff;
   const auto start = Clock::now();
   while (!met()) {
     const auto waited = Clock::now() - start;
     if (waited > timeout) {
-      std::string words = what + " timed out after " + std::to_string(timeout.count()) + " ms";
-      for (const Peer& peer : peers) {
-        words += ", waiting for rank " + std::to_string(peer.rank) + " on " + peer.host;
-      }
-      throw TimeoutError(words, peers);
+      return false;
     }
     std::this_thread::sleep_for(backoff.sleep_after(waited));
   }
+  return true;
+}
+
+TimeoutError timed_out(const std::string& what, std::chrono::milliseconds timeout, const std::vector<Peer>& peers) {
+  std::string words = what + " timed out after " + std::to_string(timeout.count()) + " ms";
+  for (const Peer& peer : peers) {
+    words += ", waiting for rank " + std::to_string(peer.rank) + " on " + peer.host;
+  }
+  return {words, peers};
+}
+
+// The partners of what has not ended, each once.
+std::vector<Peer> late_ones(std::vector<MPI_Request>& requests, const std::vector<Peer>& partners) {
+  std::vector<Peer> late;
+  for (std::size_t i = 0; i < partners.size(); ++i) {
+    int ended = 0;
+    check_mpi(MPI_Test(&requests[i], &ended, MPI_STATUS_IGNORE), "MPI_Test");
+    if (ended == 0 && std::ranges::find(late, partners[i].rank, &Peer::rank) == late.end()) {
+      late.push_back(partners[i]);
+    }
+  }
+  return late;
 }
 
 }  // namespace
@@ -79,9 +97,11 @@ auto Channel::failing_for_all(const std::string& what, std::vector<MPI_Request>&
   }
 }
 
-void Channel::wait(std::vector<MPI_Request>& requests, const std::string& what, const std::vector<Peer>& peers) {
+void Channel::wait(std::vector<MPI_Request>& requests, const std::string& what, const std::vector<Peer>& partners) {
   failing_for_all(what, requests, [&] {
-    wait_until([&] { return all_ended(requests); }, timeout_, what, peers);
+    if (!wait_until([&] { return all_ended(requests); }, timeout_)) {
+      throw timed_out(what, timeout_, late_ones(requests, partners));
+    }
     requests.clear();
   });
 }
@@ -101,12 +121,16 @@ std::string Channel::ask(const Peer& desk, const std::string& words) {
       check_mpi(MPI_Improbe(desk.rank, kDeskReplyTag, expected_, &found, &message, &status), "MPI_Improbe");
       return found != 0;
     };
-    wait_until(answered, 2 * timeout_, what, {desk});
+    if (!wait_until(answered, 3 * timeout_)) {
+      throw timed_out(what, 3 * timeout_, {desk});
+    }
     int size = 0;
     MPI_Get_count(&status, MPI_BYTE, &size);
     std::string answer(static_cast<std::size_t>(size), '\0');
     check_mpi(MPI_Mrecv(answer.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
-    wait_until([&] { return all_ended(requests); }, timeout_, what, {desk});
+    if (!wait_until([&] { return all_ended(requests); }, timeout_)) {
+      throw timed_out(what, timeout_, {desk});
+    }
     return answer;
   });
 }

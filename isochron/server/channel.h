@@ -30,10 +30,11 @@ class Channel {
   int size() const { return size_; }
   std::chrono::milliseconds timeout() const { return timeout_; }
 
-  // Until all have ended. Throws TimeoutError ("what timed out …"), which names `peers`, or PeerLostError.
-  void wait(std::vector<MPI_Request>& requests, const std::string& what, const std::vector<Peer>& peers = {});
-  // Sends `words` as a request to the desk of a server and waits, without a time-out of its own unless the desk is lost
-  // or silent for twice the usual one, for what it answers.
+  // Until all have ended; `partners`, by request, are those with whom, or nothing. Throws TimeoutError, which names
+  // the partners of requests that have not ended, or PeerLostError.
+  void wait(std::vector<MPI_Request>& requests, const std::string& what, const std::vector<Peer>& partners = {});
+  // Sends `words` as a request to the desk of a server and waits for what it answers: three times the usual time-out,
+  // since the desk itself looks after those whom others wait for.
   std::string ask(const Peer& desk, const std::string& words);
 
   // Ends the use of the communicators, on all ranks.

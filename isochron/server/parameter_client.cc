@@ -85,15 +85,17 @@ at::Tensor ParameterClient::part(const std::vector<at::Tensor>& strips, const Sl
 }
 
 void ParameterClient::start_pull(WorkerId worker, std::int64_t least_rounds) {
+  pulling_from_.clear();
   for (std::size_t piece = 0; piece < layout_.pieces.size(); ++piece) {
     pulls_[piece] = {.piece = static_cast<std::int64_t>(piece), .worker = worker, .least_rounds = least_rounds};
     const at::Tensor values = part(values_, piece);
+    pulling_from_.insert(pulling_from_.end(), 2, server_of(piece));
     check_mpi(
         MPI_Irecv(
             values.mutable_data_ptr(),
             static_cast<int>(values.nbytes()),
             MPI_BYTE,
-            rank_of(piece),
+            server_of(piece).rank,
             kFirstValuesTag + static_cast<int>(piece),
             channel_->expected(),
             &pulling_.emplace_back(MPI_REQUEST_NULL)),
@@ -103,7 +105,7 @@ void ParameterClient::start_pull(WorkerId worker, std::int64_t least_rounds) {
             &pulls_[piece],
             sizeof(Pull),
             MPI_BYTE,
-            rank_of(piece),
+            server_of(piece).rank,
             kPullTag,
             channel_->requests(),
             &pulling_.emplace_back(MPI_REQUEST_NULL)),
@@ -112,7 +114,7 @@ void ParameterClient::start_pull(WorkerId worker, std::int64_t least_rounds) {
 }
 
 void ParameterClient::finish_pull() {
-  channel_->wait(pulling_, "pulling parameters", servers_);
+  channel_->wait(pulling_, "pulling parameters", pulling_from_);
   const at::NoGradGuard no_grad;
   for (const Slot& slot : layout_.slots) {
     if (!slot.parameter.device().is_cpu()) {
@@ -174,7 +176,8 @@ void ParameterClient::add_to_strip(std::size_t slot, const at::Tensor& gradient)
 
 void ParameterClient::send(std::size_t piece) {
   const at::Tensor gradient = part(gradients_, piece);
-  const int rank = rank_of(piece);
+  const int rank = server_of(piece).rank;
+  pushing_to_.insert(pushing_to_.end(), 3, server_of(piece));
   const auto next = [this] { return &requests_.emplace_back(MPI_REQUEST_NULL); };
   check_mpi(
       MPI_Irecv(&answers_[sent_now_], sizeof(PushAnswer), MPI_BYTE, rank, kAnswerTag, channel_->expected(), next()),
@@ -205,7 +208,8 @@ ParameterClient::Pushed ParameterClient::finish_push() {
       add_to_strip(slot, layout_.slots[slot].parameter.grad());
     }
   }
-  channel_->wait(requests_, "pushing a gradient", servers_);
+  channel_->wait(requests_, "pushing a gradient", pushing_to_);
+  pushing_to_.clear();
   pushing_ = false;
   Pushed pushed{.finite = finite_};
   for (const PushAnswer& answer : answers_) {
@@ -218,6 +222,7 @@ ParameterClient::Pushed ParameterClient::finish_push() {
 void ParameterClient::abandon() {
   Channel::drain(pulling_);
   Channel::drain(requests_);
+  pushing_to_.clear();
 }
 
 void ParameterClient::move_to(Channel& channel, const std::vector<int>& server_of, std::vector<Peer> servers) {

@@ -63,7 +63,9 @@ class ParameterClient {
   void take_gradient(std::size_t slot);
   void add_to_strip(std::size_t slot, const at::Tensor& gradient);
   void send(std::size_t piece);
-  int rank_of(std::size_t piece) const { return servers_[static_cast<std::size_t>(layout_.pieces[piece].server)].rank; }
+  const Peer& server_of(std::size_t piece) const {
+    return servers_[static_cast<std::size_t>(layout_.pieces[piece].server)];
+  }
   at::Tensor part(const std::vector<at::Tensor>& strips, std::size_t piece) const;
   at::Tensor part(const std::vector<at::Tensor>& strips, const Slot& slot) const;
 
@@ -76,6 +78,7 @@ class ParameterClient {
 
   std::vector<Pull> pulls_;  // by piece
   std::vector<MPI_Request> pulling_;
+  std::vector<Peer> pulling_from_;  // by request
 
   bool pushing_ = false;
   bool only_finite_ = false;
@@ -87,6 +90,7 @@ class ParameterClient {
   std::size_t sent_now_ = 0;
   std::exception_ptr failure_;
   std::vector<MPI_Request> requests_;
+  std::vector<Peer> pushing_to_;  // by request
   std::int64_t sent_ = 0;
 };
 

@@ -241,8 +241,7 @@ void ParameterServer::answer(int rank, const Pull& pull) {
 }
 
 void ParameterServer::answer_waiting_pulls() {
-  std::vector<WaitingPull> waiting = std::move(waiting_);
-  waiting_.clear();
+  const std::vector<WaitingPull> waiting = std::exchange(waiting_, {});
   for (const WaitingPull& pull : waiting) {
     answer(pull.rank, pull.pull);
   }

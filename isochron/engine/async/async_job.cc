@@ -83,6 +83,8 @@ Job::Async::Async(JobOptions options)
       members_(agree(membership_->group(), options_)),
       peers_(gather_peers(membership_->group())),
       workers_(count_workers(options_, membership_->size())),
+      self_(members_[static_cast<std::size_t>(membership_->rank())]),
+      trains_(membership_->rank() < workers_),
       controller_(make_controller(options_, first_of(members_, workers_))),
       decision_(controller_.decision()) {
   if (options_.handle_signals) {
@@ -249,7 +251,7 @@ bool Job::Async::begin_step(Batch& batch) {
 bool Job::Async::next_batch(Batch& batch) {
   const int signal = signals_ ? StopSignal::received() : 0;
   report_.stop = signal != 0 ? 1 + signal : stop_wanted_ ? 1 : 0;
-  report_.trains = trains();
+  report_.trains = trains_;
   asked_ = Clock::now();
   NextWords words;
   restore_state(
@@ -387,10 +389,9 @@ void Job::Async::finish_update() {
   report_.waited = std::chrono::duration<double>(started_ - asked_).count();
   report_.staleness = pushed.staleness;
   if (!pushed.finite || (options_.numbers != Numbers::kIgnore && !std::isfinite(report_.loss))) {
-    const std::string words = "the gradient of " + members_[static_cast<std::size_t>(rank())].name + " for positions " +
-                              std::to_string(order_.first) + " to " + std::to_string(order_.last) + " of epoch " +
-                              std::to_string(place_.epoch) + " is not finite (loss " + std::to_string(report_.loss) +
-                              ")";
+    const std::string words = "the gradient of " + self_.name + " for positions " + std::to_string(order_.first) +
+                              " to " + std::to_string(order_.last) + " of epoch " + std::to_string(place_.epoch) +
+                              " is not finite (loss " + std::to_string(report_.loss) + ")";
     if (options_.numbers == Numbers::kStop) {
       report_.numbers = words;
     } else {
@@ -453,7 +454,7 @@ void Job::Async::average_statistics() {
   const at::Tensor means = at::from_blob(sums.data(), {std::ssize(sums)}, at::kDouble) / sums.front();
   std::int64_t next = 1;
   for (const at::Tensor& buffer : buffers) {
-    at::Tensor mean = means.narrow(0, next, buffer.numel()).view(buffer.sizes());
+    const at::Tensor mean = means.narrow(0, next, buffer.numel()).view(buffer.sizes());
     buffer.detach().copy_(at::isIntegralType(buffer.scalar_type(), true) ? mean.round() : mean);
     next += buffer.numel();
   }

@@ -84,14 +84,13 @@ class Job::Async final : public Job::Driver, private Member {
   static void require(bool condition, const char* what);
   double seconds_since_start(Clock::time_point moment) const;
   const Sampler& sampler() const;
-  bool trains() const { return rank() < workers_; }
   int server_count() const { return options_.async.servers > 0 ? static_cast<int>(options_.async.servers) : size(); }
   int first_server() const { return options_.async.servers > 0 ? workers_ : 0; }
   std::optional<std::int64_t> bound() const;
   bool in_rounds() const { return bound() == 0; }
 
   static Controller make_controller(const JobOptions& options, std::vector<Worker> workers);
-  WorkerId my_id() const { return members_[static_cast<std::size_t>(rank())].id; }
+  WorkerId my_id() const { return self_.id; }
 
   // The parts of the job beside the group.
   void build();
@@ -141,6 +140,8 @@ class Job::Async final : public Job::Driver, private Member {
   std::vector<Worker> members_;  // by rank, dedicated servers too
   std::vector<Peer> peers_;      // by rank
   int workers_ = 0;              // the first so many ranks
+  Worker self_;                  // whatever rank it has
+  bool trains_;                  // or only serves parameters
   Controller controller_;        // as it was when the desk took over
   std::vector<Worker> roster_;   // of the desk's
   Decision decision_;            // as far as this worker knows

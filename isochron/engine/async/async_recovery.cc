@@ -83,7 +83,7 @@ WorldOptions Job::Async::world_options() const {
 }
 
 Standing Job::Async::standing() const {
-  return {.progress = 0, .self = members_[static_cast<std::size_t>(rank())], .next_id = members_.size()};
+  return {.progress = 0, .self = self_, .next_id = members_.size()};
 }
 
 void Job::Async::recover(const PeerError& error) {
@@ -141,7 +141,7 @@ std::vector<Peer> Job::Async::let_go() {
 }
 
 Job::Async::Knowledge Job::Async::knowledge() {
-  Knowledge mine{.trains = trains(), .worker = my_id(), .pulled_at = pulled_at_};
+  Knowledge mine{.trains = trains_, .worker = my_id(), .pulled_at = pulled_at_};
   mine.met = phase_ == Phase::kMeeting || order_.meet;
   mine.met_at = order_.last;
   mine.stopping = order_.stopping || stopping_;

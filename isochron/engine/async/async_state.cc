@@ -55,6 +55,7 @@ void Job::Async::restore(const std::filesystem::path& path) {
   resumed_->check_options(options_);
   WorkerId next_id = 0;
   resumed_->give_ids(members_, next_id);
+  self_ = members_[static_cast<std::size_t>(rank())];
   std::vector<Worker> now(members_.begin(), members_.begin() + workers_);
   controller_ = resumed_->restored_controller(options_);
   if (!same_workers(controller_.roster().workers, now)) {

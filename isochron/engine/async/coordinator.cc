@@ -138,13 +138,14 @@ int Coordinator::rank_of(WorkerId worker) const {
   return static_cast<int>(found - seats_.begin());
 }
 
-// Whoever works while others wait for it, and has not been heard of for the whole time-out.
+// Whoever is at work while others wait, and nobody has been heard of for long. Twice the time-out, since those at work
+// may themselves wait for a server that does not answer, which they notice first.
 void Coordinator::check_patience() {
-  if (std::ranges::none_of(attending_, [](bool here) { return here; }) || Clock::now() - heard_ < timeout_) {
+  if (std::ranges::none_of(attending_, [](bool here) { return here; }) || Clock::now() - heard_ < 2 * timeout_) {
     return;
   }
   std::vector<Peer> late;
-  std::string words = "workers wait for the time-out of " + std::to_string(timeout_.count()) + " ms for";
+  std::string words = "workers have waited for twice the time-out of " + std::to_string(timeout_.count()) + " ms for";
   for (std::size_t rank = 0; rank < seats_.size(); ++rank) {
     if (!attending_[rank]) {
       late.push_back(seats_[rank].peer);

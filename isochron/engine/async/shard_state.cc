@@ -126,12 +126,12 @@ void gather_optimizer_state(
   Tensors state;
   for (const std::string& text : field_names(group, pieces)) {
     const Name name = Name::parse(text);
-    std::vector<at::Tensor> strips = is_list(name) ? empty_strips(layout) : std::vector<at::Tensor>{};
-    at::Tensor number = at::zeros({}, at::kLong);
+    const std::vector<at::Tensor> strips = is_list(name) ? empty_strips(layout) : std::vector<at::Tensor>{};
+    const at::Tensor number = at::zeros({}, at::kLong);
     for (std::size_t i = 0; i < layout.pieces.size(); ++i) {
       const server::Piece& at = layout.pieces[i];
       const int owner = first_server + at.server;
-      at::Tensor place = is_list(name) ? strips[at.strip].narrow(0, at.first, at.size()) : number;
+      const at::Tensor place = is_list(name) ? strips[at.strip].narrow(0, at.first, at.size()) : number;
       if (group->getRank() == owner) {
         place.copy_(optimizer_state(pieces->at(static_cast<std::int64_t>(i)).optimizer()).at(text));
       }
