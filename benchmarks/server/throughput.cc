@@ -1,6 +1,6 @@
-// server_throughput MEGABYTES REPEATS, on two ranks: how fast a worker pushes a gradient of that size to a server, which
-// applies it with plain SGD, and pulls the parameters back, against a plain copy of as many bytes there and back through
-// the same transport, in turn. Rank 0 prints one JSON object.
+// server_throughput MEGABYTES REPEATS, on two ranks: how fast a worker pushes a gradient of that size to a server,
+// which applies it with plain SGD, and pulls the parameters back, against a plain copy of as many bytes there and back
+// through the same transport, in turn. Rank 0 prints one JSON object.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

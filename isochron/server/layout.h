@@ -3,8 +3,8 @@
 // All trained parameters are laid end to end in strips, one for every group of the optimizer and element type, since a
 // piece has one learning rate and one type. Servers hold equal shares of the bytes, cut anywhere, also in the middle of
 // a parameter: optimizers work element by element. A share is cut into pieces, the unit of every message and update, so
-// that the exchange of one overlaps with the computing of the next. A pure function of the parameters' shapes: everybody
-// computes the same.
+// that the exchange of one overlaps with the computing of the next. A pure function of the parameters' shapes:
+// everybody computes the same.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // The thread that serves this process's pieces of the parameters, and the desk if it is here.
 //
 // It takes requests from anybody in the order in which they come. A gradient is received straight into a buffer and
-// applied when it is complete; values are sent from where they lie. With nothing to do it looks again after a pause that
-// grows to 2 ms. The first failure ends it, and the channel's use for everybody.
+// applied when it is complete; values are sent from where they lie. With nothing to do it looks again after a pause
+// that grows to 2 ms. The first failure ends it, and the channel's use for everybody.
 #pragma once
 
 #include <condition_variable>

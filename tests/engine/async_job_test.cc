@@ -127,8 +127,8 @@ TEST(AsyncJobTest, BoundZeroGivesTheResultOfBsp) {
 }
 
 TEST(AsyncJobTest, NoUpdateIsLostAndFixedGradientsAddUpExactly) {
-  // Every update subtracts 2^-6 times the same whole numbers, so that sums are exact in any order: whatever the updates'
-  // order and staleness, the parameters are the first ones less their number times the step.
+  // Every update subtracts 2^-6 times the same whole numbers, so that sums are exact in any order: whatever the
+  // updates' order and staleness, the parameters are the first ones less their number times the step.
   const auto dataset = images(1000);
   auto model = make_model();
   std::vector<at::Tensor> first;

@@ -1,5 +1,5 @@
-// What is behind a Job whose workers are not in step: parameters lie on servers (isochron/server), a desk on one of them
-// says who computes what next (coordinator.h), and every worker goes its own way from meeting to meeting.
+// What is behind a Job whose workers are not in step: parameters lie on servers (isochron/server), a desk on one of
+// them says who computes what next (coordinator.h), and every worker goes its own way from meeting to meeting.
 //
 // One iteration of a worker:
 //   a) it tells the desk that it is free, and what there is to say of the iteration before;

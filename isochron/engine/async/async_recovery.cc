@@ -1,5 +1,5 @@
-// When a worker or a server is lost. Everybody notices, since the channel fails for all, and comes here from wherever it
-// was: asking for work, pulling, pushing, or at a meeting.
+// When a worker or a server is lost. Everybody notices, since the channel fails for all, and comes here from wherever
+// it was: asking for work, pulling, pushing, or at a meeting.
 //
 //   a) It lets go of channel and servers, but keeps its pieces of the parameters and an update that is on its way.
 //   b) The survivors shrink the group (membership.h) and tell one another what they know: which samples were used, who
