@@ -22,7 +22,7 @@ bool is_finite(const at::Tensor& gradient) {
 std::vector<at::Tensor> make_strips(const Layout& layout) {
   std::vector<at::Tensor> strips;
   for (const Strip& strip : layout.strips) {
-    strips.push_back(at::zeros({strip.elements}, at::TensorOptions(strip.type)));
+    strips.push_back(at::empty({strip.elements}, at::TensorOptions(strip.type)));
   }
   return strips;
 }
@@ -48,6 +48,7 @@ ParameterClient::ParameterClient(Channel& channel, Layout layout, std::vector<Pe
       gradients_(make_strips(layout_)),
       pulls_(layout_.pieces.size()),
       pushes_(layout_.pieces.size()),
+      leaving_(layout_.pieces.size()),
       answers_(layout_.pieces.size()),
       missing_(layout_.pieces.size()),
       has_gradient_(layout_.slots.size()) {
@@ -149,33 +150,64 @@ void ParameterClient::take_gradient(std::size_t slot) {
     return;
   }
   try {
-    add_to_strip(slot, layout_.slots[slot].parameter.grad());
+    take(slot, layout_.slots[slot].parameter.grad());
   } catch (...) {
     failure_ = std::current_exception();  // autograd cannot take it
   }
 }
 
-void ParameterClient::add_to_strip(std::size_t slot, const at::Tensor& gradient) {
+// Pieces that lie within one parameter leave from its gradient as it is; where several meet, they are joined in the
+// strip.
+void ParameterClient::take(std::size_t slot_number, const at::Tensor& gradient) {
   const at::NoGradGuard no_grad;
-  const at::Tensor place = part(gradients_, layout_.slots[slot]);
-  if (!gradient.defined()) {
-    place.zero_();
-  } else if (only_finite_ && !is_finite(gradient)) {
-    finite_ = false;
-    place.zero_();
-  } else {
-    place.copy_(gradient);
-  }
-  has_gradient_[slot] = true;
-  for (const std::size_t piece : pieces_of_[slot]) {
-    if (--missing_[piece] == 0 && !failure_) {
-      send(piece);
+  const Slot& slot = layout_.slots[slot_number];
+  const at::Tensor flat = usable(gradient, layout_.strips[slot.strip].type);
+  for (const std::size_t number : pieces_of_[slot_number]) {
+    const Piece& piece = layout_.pieces[number];
+    const std::int64_t first = std::max(piece.first, slot.first);
+    const std::int64_t size = std::min(piece.last, slot.first + slot.parameter.numel()) - first;
+    if (flat.defined() && size == piece.size()) {
+      leaving_[number] = flat.narrow(0, first - slot.first, size);
+      continue;
     }
+    const at::Tensor place = gradients_[slot.strip].narrow(0, first, size);
+    if (flat.defined()) {
+      place.copy_(flat.narrow(0, first - slot.first, size));
+    } else {
+      place.zero_();
+    }
+    leaving_[number] = part(gradients_, number);
+  }
+  count_in(slot_number);
+}
+
+// Flat and on the CPU; undefined: it counts as 0.
+at::Tensor ParameterClient::usable(const at::Tensor& gradient, at::ScalarType type) {
+  if (!gradient.defined()) {
+    return {};
+  }
+  if (only_finite_ && !is_finite(gradient)) {
+    finite_ = false;
+    return {};
+  }
+  return gradient.to(at::kCPU, type).reshape({-1});
+}
+
+void ParameterClient::count_in(std::size_t slot) {
+  has_gradient_[slot] = true;
+  std::vector<std::size_t> complete;
+  for (const std::size_t piece : pieces_of_[slot]) {
+    if (--missing_[piece] == 0) {
+      complete.push_back(piece);
+    }
+  }
+  if (!failure_) {  // else move_to() sends them
+    std::ranges::for_each(complete, [this](std::size_t piece) { send(piece); });
   }
 }
 
 void ParameterClient::send(std::size_t piece) {
-  const at::Tensor gradient = part(gradients_, piece);
+  const at::Tensor& gradient = leaving_[piece];
   const int rank = server_of(piece).rank;
   pushing_to_.insert(pushing_to_.end(), 3, server_of(piece));
   const auto next = [this] { return &requests_.emplace_back(MPI_REQUEST_NULL); };
@@ -205,11 +237,12 @@ ParameterClient::Pushed ParameterClient::finish_push() {
   }
   for (std::size_t slot = 0; slot < layout_.slots.size(); ++slot) {
     if (!has_gradient_[slot]) {
-      add_to_strip(slot, layout_.slots[slot].parameter.grad());
+      take(slot, layout_.slots[slot].parameter.grad());
     }
   }
   channel_->wait(requests_, "pushing a gradient", pushing_to_);
   pushing_to_.clear();
+  leaving_.assign(layout_.pieces.size(), {});
   pushing_ = false;
   Pushed pushed{.finite = finite_};
   for (const PushAnswer& answer : answers_) {

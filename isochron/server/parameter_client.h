@@ -61,7 +61,9 @@ class ParameterClient {
 
   void adopt_parameters();
   void take_gradient(std::size_t slot);
-  void add_to_strip(std::size_t slot, const at::Tensor& gradient);
+  void take(std::size_t slot_number, const at::Tensor& gradient);
+  at::Tensor usable(const at::Tensor& gradient, at::ScalarType type);
+  void count_in(std::size_t slot);
   void send(std::size_t piece);
   const Peer& server_of(std::size_t piece) const {
     return servers_[static_cast<std::size_t>(layout_.pieces[piece].server)];
@@ -84,6 +86,7 @@ class ParameterClient {
   bool only_finite_ = false;
   bool finite_ = true;
   std::vector<Push> pushes_;          // by piece
+  std::vector<at::Tensor> leaving_;   // by piece: its gradient, from when it is there until the servers have it
   std::vector<PushAnswer> answers_;   // in the order of sending
   std::vector<std::size_t> missing_;  // by piece: slots whose gradient is not there yet
   std::vector<bool> has_gradient_;    // by slot

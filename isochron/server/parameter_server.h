@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -63,6 +64,8 @@ class ParameterServer {
   // The updates of which some piece arrived here since the last call of forget_arrivals().
   const std::vector<Provenance>& arrivals() const { return arrivals_; }
   void forget_arrivals() { arrivals_.clear(); }
+  // Before the first resume(): those of a server whose pieces this one has.
+  void take_over(std::vector<Provenance> arrivals) { arrivals_ = std::move(arrivals); }
 
   // Why it ended; null if it did not.
   std::exception_ptr failure();

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -194,8 +196,8 @@ std::vector<Moment> of_all_ranks(const std::vector<Moment>& mine) {
   return all;
 }
 
-// What the workers lived through, with one that is much slower than the others.
-std::vector<Moment> moments_of(const JobOptions& options) {
+// What the workers lived through, each of whose iterations begins with `delay`(its number).
+std::vector<Moment> moments_of(const JobOptions& options, const std::function<void(int)>& delay) {
   auto model = make_model();
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.05));
   Job job(options);
@@ -206,7 +208,7 @@ std::vector<Moment> moments_of(const JobOptions& options) {
   for ([[maybe_unused]] const auto epoch : job.epochs(1)) {
     for (const auto& [x, y] : job.loader(dataset)) {
       mine.push_back({.seconds = Moment::now(), .worker = me, .start = 1.0});
-      std::this_thread::sleep_for(std::chrono::milliseconds(world_rank() == 3 ? 30 : 1));
+      delay(static_cast<int>(mine.size() / 2));
       job.backward(loss_of(model, x, y));
       job.finish_step();
       mine.push_back({.seconds = Moment::now(), .worker = me});
@@ -238,15 +240,37 @@ TEST(AsyncJobTest, SspNeverExceedsItsBoundWithASlowWorker) {
   for (const std::int64_t bound : {0, 1, 3}) {
     JobOptions options = options_for(Sync::kSsp);
     options.async.staleness = bound;
-    const std::vector<Moment> moments = moments_of(options);
+    const std::vector<Moment> moments = moments_of(options, [](int /*iteration*/) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(world_rank() == 3 ? 30 : 1));
+    });
     EXPECT_GE(moments.size(), 2U * 1000 / kGlobalBatch);
     EXPECT_LE(replay(moments, bound), bound);
   }
 }
 
 TEST(AsyncJobTest, AspWaitsForNobody) {
-  // The others use up nearly everything while the slow worker is at its first samples.
-  EXPECT_GT(replay(moments_of(options_for(Sync::kAsp)), std::nullopt), 3);
+  // The slow worker ends its first iteration when another is at its fifth. There are 62 for the other three.
+  constexpr int kFifth = 4;
+  constexpr int kSlow = 3;
+  const auto hear = [] {
+    MPI_Recv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, kFifth, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  };
+  const std::vector<Moment> moments = moments_of(options_for(Sync::kAsp), [&](int iteration) {
+    if (world_rank() == kSlow && iteration == 0) {
+      hear();
+    } else if (world_rank() != kSlow && iteration == kFifth) {
+      MPI_Send(nullptr, 0, MPI_BYTE, kSlow, kFifth, MPI_COMM_WORLD);
+    }
+  });
+  EXPECT_GE(replay(moments, std::nullopt), kFifth);
+  const auto moments_with = [&](int rank) { return std::ranges::count(moments, rank, &Moment::worker); };
+  std::int64_t unheard = moments_with(kSlow) > 0 ? -1 : 0;
+  for (int rank = 0; rank < kSlow; ++rank) {
+    unheard += moments_with(rank) > 2L * kFifth ? 1 : 0;
+  }
+  for (; world_rank() == kSlow && unheard > 0; --unheard) {
+    hear();
+  }
 }
 
 TEST(AsyncJobTest, EverySampleIsUsedOnceAndAllEndWithTheSameModel) {

@@ -137,6 +137,7 @@ void Job::Async::build() {
 void Job::Async::start_serving(server::ParameterServer::Pieces pieces, Controller&& controller, ClaimPool claims) {
   const bool has_desk = rank() == first_server();
   roster_ = controller.roster().workers;
+  known_to_desk_ = std::ssize(known_news_);
   if (has_desk) {
     coordinator_ = std::make_unique<Coordinator>(
         Dispatcher(std::move(controller), bound(), std::move(claims)), seats(), options_.timeout);
@@ -223,6 +224,7 @@ void Job::Async::enter() {
     end_ = std::clamp(wanted, place_.position, end_);
   }
   known_news_.clear();
+  known_to_desk_ = 0;
   if (coordinator_) {
     coordinator_->open(place_.epoch, end_, next_record_);
   }

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -169,6 +170,7 @@ class Job::Async final : public Job::Driver, private Member {
   std::int64_t meet_at_ = -1;
   std::int64_t end_ = 0;                 // of the positions up to the coming meeting
   std::vector<std::string> known_news_;  // lines, since the last meeting
+  std::ptrdiff_t known_to_desk_ = 0;     // so many when the desk began; its own follow
   double pulled_at_ = 0.0;               // seconds since the start
 
   Phase phase_ = Phase::kMeeting;

@@ -11,6 +11,7 @@
 //   e) A new desk goes on where the old one was, and updates on their way are sent again; servers leave out what they
 //      have.
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -133,7 +134,8 @@ std::vector<Peer> Job::Async::let_go() {
     server_.reset();
   }
   if (coordinator_) {
-    kept_news_ = coordinator_->news();
+    kept_news_.assign(known_news_.begin(), known_news_.begin() + known_to_desk_);
+    std::ranges::copy(coordinator_->news(), std::back_inserter(kept_news_));
     kept_learning_ = coordinator_->dispatcher().controller().state().serialize();
     coordinator_.reset();
   }
@@ -181,7 +183,9 @@ void Job::Async::take_up(const Settlement& settlement) {
   if (!coordinator_) {
     controller_ = std::move(controller);
   }
-  kept_arrivals_.clear();
+  if (server_) {
+    server_->take_over(std::exchange(kept_arrivals_, {}));
+  }
   kept_news_.clear();
   kept_learning_.clear();
   if (coordinator_ && met == all.end()) {
