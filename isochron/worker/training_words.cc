@@ -118,6 +118,11 @@ void check_sync(const CLI::App& command, const TrainingWords& words) {
           (for_ssp ? "ssp" : "asp or ssp"));
     }
   }
+  if (const std::string& optimizer = words.options.optimizer;
+      words.options.job.async.momentum_correction && !optimizer.starts_with("sgd")) {
+    throw std::invalid_argument(
+        "--momentum-correction is given with --optimizer " + optimizer + "; permitted: with --optimizer sgd");
+  }
 }
 
 Sync parse_sync(const std::string& name) {

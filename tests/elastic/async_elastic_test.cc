@@ -121,7 +121,7 @@ TEST_F(AsyncElasticTest, SurvivesTwoDeaths) {
 }
 
 TEST_F(AsyncElasticTest, AStoppedWorkerIsPutOut) {
-  expect_survived(3, 2, "timeout=1500 2:3:stop");
+  expect_survived(3, 2, "timeout=3000 2:3:stop");
 }
 
 TEST_F(AsyncElasticTest, WithBoundZeroADeathEndsTheJobAndSaysWhatToDo) {

@@ -252,9 +252,7 @@ TEST(AsyncJobTest, AspWaitsForNobody) {
   // The slow worker ends its first iteration when another is at its fifth. There are 62 for the other three.
   constexpr int kFifth = 4;
   constexpr int kSlow = 3;
-  const auto hear = [] {
-    MPI_Recv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, kFifth, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-  };
+  const auto hear = [] { MPI_Recv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, kFifth, MPI_COMM_WORLD, MPI_STATUS_IGNORE); };
   const std::vector<Moment> moments = moments_of(options_for(Sync::kAsp), [&](int iteration) {
     if (world_rank() == kSlow && iteration == 0) {
       hear();

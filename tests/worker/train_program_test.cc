@@ -143,6 +143,7 @@ TEST_F(TrainProgramTest, SaysWhatIsNotPermittedOutOfStep) {
       {"--servers 1", "--servers is given with --sync bsp; permitted: with --sync asp or ssp"},
       {"--sync asp --push-rate much", "--push-rate"},
       {"--sync asp --servers 1", "servers is 1 in a job of 1 ranks; permitted: fewer than there are"},
+      {"--sync asp --momentum-correction --optimizer adam", "permitted: with --optimizer sgd"},
       {"--sync asp --compression bf16", "compression is set with asynchronous training; permitted: with sync bsp"},
   };
   for (const auto& [words, expected] : cases) {

@@ -426,6 +426,9 @@ void Job::Async::meet(const NextWords& words) {
     place_.position = 0;
   }
   phase_ = Phase::kMeeting;
+  if (is_first() && options_.join_requests && options_.join_requests()) {
+    warn("a worker asked to join and was left out; permitted: with sync bsp");
+  }
 }
 
 void Job::Async::come_together(const NextWords& words) {
