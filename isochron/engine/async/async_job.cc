@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 #include <torch/utils.h>
@@ -134,13 +135,15 @@ void Job::Async::build() {
   client_.emplace(*channel_, std::move(layout), server_peers());
 }
 
-void Job::Async::start_serving(server::ParameterServer::Pieces pieces, Controller&& controller, ClaimPool claims) {
+void Job::Async::start_serving(server::ParameterServer::Pieces pieces, Controller controller, ClaimPool claims) {
   const bool has_desk = rank() == first_server();
   roster_ = controller.roster().workers;
   known_to_desk_ = std::ssize(known_news_);
   if (has_desk) {
     coordinator_ = std::make_unique<Coordinator>(
         Dispatcher(std::move(controller), bound(), std::move(claims)), seats(), options_.timeout);
+  } else {
+    controller_ = std::move(controller);
   }
   if (has_desk || !pieces.empty()) {
     server_.emplace(*channel_, std::move(pieces), coordinator_.get());

@@ -95,8 +95,8 @@ class Job::Async final : public Job::Driver, private Member {
 
   // The parts of the job beside the group.
   void build();
-  // `controller` is taken where the desk is.
-  void start_serving(server::ParameterServer::Pieces pieces, Controller&& controller, ClaimPool claims);
+  // `controller` is the desk's where that is here.
+  void start_serving(server::ParameterServer::Pieces pieces, Controller controller, ClaimPool claims);
   std::vector<Peer> server_peers() const;
   server::ParameterServer::Pieces my_pieces(const server::Layout& layout) const;
   std::vector<Seat> seats() const;

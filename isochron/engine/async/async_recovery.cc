@@ -180,9 +180,6 @@ void Job::Async::take_up(const Settlement& settlement) {
   const auto met = std::ranges::find_if(all, &Knowledge::met);
   channel_.emplace(membership_->comm(), options_.timeout);
   start_serving(std::exchange(kept_, {}), std::move(controller), met == all.end() ? claims_left(all) : ClaimPool());
-  if (!coordinator_) {
-    controller_ = std::move(controller);
-  }
   if (server_) {
     server_->take_over(std::exchange(kept_arrivals_, {}));
   }
