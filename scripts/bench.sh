@@ -8,4 +8,6 @@ for program in build/release/bin/*_benchmark; do
 done
 .venv/bin/python -W ignore benchmarks/comm/allreduce.py --json build/bench/comm_allreduce.json
 .venv/bin/python -W ignore benchmarks/engine/ddp_step.py --json build/bench/engine_ddp_step.json
+tests/ranks/mpirun.sh .venv/bin/mpirun 2 build/release/bin/server_throughput 45 20 |
+  tee build/bench/server_throughput.json
 .venv/bin/python benchmarks/report.py --json build/bench/report.json

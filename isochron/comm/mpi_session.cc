@@ -62,4 +62,12 @@ void MpiSession::end_in_time() {
   static const int registered [[maybe_unused]] = on_exit(watch_the_end, nullptr);
 }
 
+void start_mpi() {
+  int initialized = 0;
+  MPI_Initialized(&initialized);
+  if (initialized == 0) {
+    static const MpiSession session;
+  }
+}
+
 }  // namespace isochron

@@ -19,4 +19,7 @@ class MpiSession {
   static void end_in_time();
 };
 
+// Starts MPI, to the end of the process, if nobody has.
+void start_mpi();
+
 }  // namespace isochron

@@ -44,6 +44,8 @@ class World {
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
   int rank() const;
   int size() const;
+  // For communicators beside the group; it belongs to this.
+  MPI_Comm comm() const { return comm_; }
 
   // Ends everything in flight with an error, on all workers where MPI can.
   void abort();

@@ -12,6 +12,20 @@
 namespace isochron {
 namespace {
 
+std::string sync_text(const JobOptions& options) {
+  const AsyncOptions& async = options.async;
+  switch (options.sync) {
+    case Sync::kBsp:
+      return "bsp";
+    case Sync::kAsp:
+    case Sync::kSsp:
+      break;
+  }
+  return (options.sync == Sync::kSsp ? "ssp " + std::to_string(async.staleness) : "asp") + ", " +
+         std::to_string(async.servers) + " servers, rate " + std::string(to_string(async.rate)) +
+         (async.momentum_correction ? ", momentum corrected" : "");
+}
+
 struct Shared {
   std::string version = ISOCHRON_VERSION;
   std::string global_batch;
@@ -22,6 +36,7 @@ struct Shared {
   std::string last_batch;
   std::string sync_batch_norm;
   std::string compression;
+  std::string sync;
 
   explicit Shared(const JobOptions& options)
       : global_batch(std::to_string(options.global_batch)),
@@ -33,7 +48,8 @@ struct Shared {
         seed(std::to_string(options.seed)),
         last_batch(options.last_batch == LastBatch::kKeep ? "keep" : "drop"),
         sync_batch_norm(options.sync_batch_norm ? "yes" : "no"),
-        compression(options.gradients.compression == Compression::kNone ? "none" : "bf16") {}
+        compression(options.gradients.compression == Compression::kNone ? "none" : "bf16"),
+        sync(sync_text(options)) {}
 
   void exchange(StateExchange& state) {
     state.field("version", version);
@@ -45,6 +61,7 @@ struct Shared {
     state.field("last_batch", last_batch);
     state.field("sync_batch_norm", sync_batch_norm);
     state.field("compression", compression);
+    state.field("sync", sync);
   }
 };
 

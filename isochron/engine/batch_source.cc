@@ -1,6 +1,7 @@
 #include "isochron/engine/batch_source.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -75,14 +76,23 @@ Batch BatchSource::take(const Sampler& sampler, std::span<const std::int64_t> ba
     slices.front() = stream_.running(sampler.state(), {sampler.state().position, sampler.state().position + kStandIns});
   }
   prefetcher_.plan(slices);
+  return fetch(slices.front());
+}
 
-  std::vector<std::int64_t> sizes{slices.front().size()};
+Batch BatchSource::take(const SamplerState& epoch, const Interval& positions) {
+  const Interval slice = stream_.running(epoch, positions);
+  prefetcher_.plan(std::array{slice});
+  return fetch(slice);
+}
+
+Batch BatchSource::fetch(const Interval& slice) {
+  std::vector<std::int64_t> sizes{slice.size()};
   sizes.insert(sizes.end(), dataset_->shape().sizes.begin(), dataset_->shape().sizes.end());
   const auto options = at::TensorOptions().pinned_memory(device_.is_cuda());
   const at::Tensor samples = at::empty(sizes, options.dtype(stored_type(dataset_->shape())));
   const at::Tensor labels = at::empty({sizes.front()}, options.dtype(at::kLong));
   const std::span<std::int64_t> label_span{labels.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(sizes[0])};
-  prefetcher_.take(slices.front(), bytes_of(samples), label_span);
+  prefetcher_.take(slice, bytes_of(samples), label_span);
   return as_tensors(samples, labels);
 }
 

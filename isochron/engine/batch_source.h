@@ -29,8 +29,11 @@ class BatchSource {
   // The samples that worker number `worker` takes in the step `sampler` is at; those of the next step are begun. An
   // empty slice gives two samples all the same (see Batch).
   Batch take(const Sampler& sampler, std::span<const std::int64_t> batch_sizes, std::size_t worker);
+  // The samples at those positions of an epoch.
+  Batch take(const SamplerState& epoch, const Interval& positions);
 
  private:
+  Batch fetch(const Interval& slice);
   Batch as_tensors(at::Tensor samples, const at::Tensor& labels) const;
 
   std::shared_ptr<const data::Dataset> dataset_;

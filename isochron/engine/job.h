@@ -26,6 +26,10 @@
 // between two steps. All this needs an MPI with ULFM (Open MPI 5 under --with-ft ulfm); with others a lost worker is a
 // PeerError on all, and the job is to be started again from its last checkpoint.
 //
+// With `sync` other than kBsp the same loop trains asynchronously: every step is an iteration of this worker alone, and
+// optimizer.step() has nothing to do, since servers apply the update (docs/async.md). What is collective (sum, save, …)
+// is then for meetings: before the first loader, and between two.
+//
 // Not thread-safe; several jobs may live in one process.
 #pragma once
 
@@ -61,6 +65,27 @@ class Optimizer;
 }
 
 namespace isochron {
+
+// How the workers keep in step.
+enum class Sync : std::uint8_t {
+  kBsp,  // bulk-synchronous: one update for every global batch, by an all-reduce
+  kAsp,  // asynchronous: every worker updates the parameters on servers by itself and waits for nobody
+  kSsp,  // the same, but nobody is more than `staleness` iterations ahead of the slowest
+};
+
+// For Sync::kAsp and kSsp (docs/async.md).
+struct AsyncOptions {
+  std::int64_t staleness = 3;  // of kSsp, 0 or more; 0 gives the result of kBsp
+  std::int64_t servers = 0;    // the last so many ranks serve parameters and do not train; 0: every worker does both
+  PushRate rate;               // the learning-rate factor of an update
+  bool momentum_correction = false;  // SGD's momentum less what asynchrony adds to it
+};
+
+// Updates of a job's workers, in pieces as they travel.
+struct PushCounts {
+  std::int64_t sent = 0;
+  std::int64_t applied = 0;
+};
 
 enum class Weighting : std::uint8_t {
   kExact,  // b_k K / B: the gradient of one batch of B
@@ -103,6 +128,8 @@ struct JobOptions {
   LastBatch last_batch = LastBatch::kKeep;
   bool sync_batch_norm = true;    // statistics over the global batch; false: over this worker's share alone
   DataParallelOptions gradients;  // buckets, compression
+  Sync sync = Sync::kBsp;
+  AsyncOptions async;
   Numbers numbers = Numbers::kStop;
 
   // What a worker says of itself.
@@ -172,7 +199,7 @@ class Job {
   std::int64_t step() const;
   std::int64_t epoch() const;
   std::int64_t steps_per_epoch() const;
-  const Decision& decision() const { return controller().decision(); }
+  const Decision& decision() const;
   const std::vector<std::int64_t>& batch_sizes() const { return decision().batch_sizes; }
   const Controller& controller() const;
   // For those who know more than its policy, such as new bounds: between two steps, and the same on all workers.
@@ -180,8 +207,11 @@ class Job {
   // For loops that scale their losses themselves: what backward() multiplies with.
   double loss_weight() const;
 
-  // Of the last finished step; the loss is the mean over the global batch.
+  // Of the last finished step; the loss is the mean over the global batch. In asynchronous modes: of this worker's last
+  // iteration.
   const StepRecord& last_step() const;
+  // The number that the next record of a step will have: step(), but for asynchronous modes, where updates are counted.
+  std::int64_t next_record() const;
   const Ledger& ledger() const;
 
   // Collective, between two steps: element-wise sums over the workers. Both throw Interrupted if the workers changed.
@@ -190,6 +220,13 @@ class Job {
 
   // Waits for the reports of a step whose optimizer step is done; the loader, save() and close() do it by themselves.
   void finish_step();
+
+  // Asynchronous modes: the loader of all workers ends where `step` global batches are used, if that is before the end
+  // of the epoch; -1: at the end of the epoch only. All meet there and hold the same parameters. Before loader(), and
+  // the same on all workers.
+  void meet_at(std::int64_t step);
+  // Of all workers, up to the last meeting.
+  PushCounts push_counts() const;
 
   // All workers end their loops after the step under way, once the word has gone round.
   void stop();
@@ -209,8 +246,10 @@ class Job {
 
  private:
   friend class Loader;
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  class Driver;  // what is behind a job
+  class Impl;    // in step
+  class Async;   // not in step
+  std::unique_ptr<Driver> driver_;
 };
 
 }  // namespace isochron

@@ -1,5 +1,5 @@
-// What is behind a Job. job_steps.cc has the steps as they should go, job_recovery.cc what happens when they do not and
-// when workers come and go.
+// What is behind a Job whose workers are in step. job_steps.cc has the steps as they should go, job_recovery.cc what
+// happens when they do not and when workers come and go.
 #pragma once
 
 #include <atomic>
@@ -18,6 +18,7 @@
 #include "isochron/engine/buffer_copies.h"
 #include "isochron/engine/exchange.h"
 #include "isochron/engine/job.h"
+#include "isochron/engine/job_driver.h"
 #include "isochron/engine/job_state.h"
 #include "isochron/engine/learning_rate.h"
 #include "isochron/engine/membership.h"
@@ -26,39 +27,46 @@
 
 namespace isochron {
 
-class Job::Impl final : private Member {
+class Job::Impl final : public Job::Driver, private Member {
  public:
   explicit Impl(JobOptions options);
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl() override;
 
-  void prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer);
-  void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader);
+  void prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer) override;
+  void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) override;
   // False if the loop is over.
-  bool begin_step(Batch& batch);
-  bool backward(const at::Tensor& loss);
-  bool backward(const Batch& batch, const LossOf& loss_of);
-  void give_up_step(const std::exception_ptr& error);
-  void finish_step();
-  std::vector<double> sum(const std::vector<double>& values);
-  void save(const std::filesystem::path& path);
-  void restore(const std::filesystem::path& path);
-  void close();
+  bool begin_step(Batch& batch) override;
+  bool backward(const at::Tensor& loss) override;
+  bool backward(const Batch& batch, const LossOf& loss_of) override;
+  void give_up_step(const std::exception_ptr& error) override;
+  void finish_step() override;
+  std::vector<double> sum(const std::vector<double>& values) override;
+  void save(const std::filesystem::path& path) override;
+  void restore(const std::filesystem::path& path) override;
+  void close() override;
 
-  int rank() const { return membership_->rank(); }
-  int size() const { return membership_->size(); }
-  bool is_first() const { return rank() == 0 && admission_ == nullptr; }
-  Controller& controller() { return controller_; }
-  std::int64_t step() const { return controller_.decision().step; }
-  std::int64_t epoch() const { return sampler_ ? sampler_->state().epoch : resumed_ ? resumed_->sampler.epoch : 0; }
+  int rank() const override { return membership_->rank(); }
+  int size() const override { return membership_->size(); }
+  bool is_first() const override { return rank() == 0 && admission_ == nullptr; }
+  Controller& controller() override { return controller_; }
+  std::int64_t step() const override { return controller_.decision().step; }
+  std::int64_t epoch() const override {
+    return sampler_ ? sampler_->state().epoch : resumed_ ? resumed_->sampler.epoch : 0;
+  }
+  const Decision& decision() override { return controller_.decision(); }
+  std::int64_t steps_per_epoch() const override { return sampler().steps_per_epoch(); }
+  std::int64_t next_record() const override { return step(); }
+  void meet_at(std::int64_t /*step*/) override {}  // they always do
+  PushCounts push_counts() const override { return {}; }
   const Sampler& sampler() const;
-  const Ledger& ledger() const;
-  const StepRecord& last_step() const { return record_; }
-  double loss_weight() const;
-  void stop() { stop_wanted_ = true; }
-  bool stopping() const { return stopping_; }
-  int stop_signal() const { return stop_signal_; }
+  const Ledger& ledger() const override;
+  const StepRecord& last_step() const override { return record_; }
+  double loss_weight() const override;
+  void stop() override { stop_wanted_ = true; }
+  bool stopping() const override { return stopping_; }
+  int stop_signal() const override { return stop_signal_; }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -18,14 +18,6 @@
 namespace isochron {
 namespace {
 
-void start_mpi() {
-  int initialized = 0;
-  MPI_Initialized(&initialized);
-  if (initialized == 0) {
-    static const MpiSession session;  // ends with the process
-  }
-}
-
 // Empty unless this process was started to join a running job.
 std::unique_ptr<Admission> checked_admission(const JobOptions& options) {
   options.validate();

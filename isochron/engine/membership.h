@@ -44,6 +44,7 @@ class Membership {
   const Group& group() const { return world_->group(); }
   int rank() const { return world_->rank(); }
   int size() const { return world_->size(); }
+  MPI_Comm comm() const { return world_->comm(); }
 
   // Collective: true on all workers, or on none (see World); recover() then.
   bool agree(bool ok) { return world_->agree(ok); }

@@ -48,6 +48,7 @@ RunHeader read_header(const json& line) {
   read_optional(line, "total_steps", header.total_steps);
   read_optional(line, "model", header.model);
   read_optional(line, "dataset", header.dataset);
+  read_optional(line, "sync", header.sync);
   for (const json& member : array_member(line, "workers")) {
     if (!member.is_object()) {
       refuse_type("workers", "objects");

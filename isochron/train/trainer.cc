@@ -126,6 +126,9 @@ class Trainer::State {
   }
 
   bool step() {
+    if (asynchronous()) {
+      return iterate();
+    }
     while (begin_step()) {
       const std::int64_t wanted = job_.step();
       const bool happened = job_.backward(*at_, [this](const at::Tensor& data, const at::Tensor& target) {
@@ -143,6 +146,9 @@ class Trainer::State {
     }
     return false;
   }
+
+  bool all_together() const { return !asynchronous() || at_ == std::default_sentinel; }
+  void meet_at(std::int64_t step) { meet_at_ = step; }
 
   void save() {
     if (options_.checkpoints.empty()) {
@@ -226,6 +232,44 @@ class Trainer::State {
         .global_batch = global_batch,
         .seed = options_.job.seed,
         .last_batch = options_.job.last_batch};
+  }
+
+  bool asynchronous() const { return options_.job.sync != Sync::kBsp; }
+
+  // One iteration, from batch to batch.
+  bool iterate() {
+    if (at_ == std::default_sentinel) {
+      if (job_.step() >= total_steps_ || job_.stopping()) {
+        return false;
+      }
+      job_.meet_at(next_meeting());
+      const Split split = options_.augment ? Split::kTrain : Split::kTest;
+      at_ = job_.loader(train_, loading(options_, *train_, split)).begin();
+    }
+    if (at_ != std::default_sentinel) {
+      publish_step(job_.step());
+      set_learning_rate(*optimizer_, learning_rate());
+      job_.backward(*at_, [this](const at::Tensor& data, const at::Tensor& target) {
+        return loss_of(model_->forward(data), target, at::Reduction::Mean);
+      });
+      ++at_;
+    }
+    if (at_ == std::default_sentinel) {
+      save_if_due();
+    }
+    return true;
+  }
+
+  // Beside the ends of epochs.
+  std::int64_t next_meeting() const {
+    std::int64_t next = total_steps_;
+    if (meet_at_ > job_.step()) {
+      next = std::min(next, meet_at_);
+    }
+    if (const std::int64_t every = options_.checkpoint_every; every > 0) {
+      next = std::min(next, (job_.step() / every + 1) * every);
+    }
+    return next;
   }
 
   // Leaves the step's batch in at_. False at the end of the run.
@@ -312,9 +356,10 @@ class Trainer::State {
   }
 
   // In proportion to the split that training has, so that all are done at about the same moment. The same on all
-  // workers.
+  // workers; nothing for ranks that only serve parameters.
   std::vector<std::int64_t> evaluation_split() const {
-    const std::vector<std::int64_t>& batches = job_.batch_sizes();
+    std::vector<std::int64_t> batches = job_.batch_sizes();
+    batches.resize(static_cast<std::size_t>(job_.size()));
     const std::int64_t together = kMostAtOnce * options_.job.global_batch / std::ranges::max(batches);
     return deal(together, batches);
   }
@@ -422,6 +467,7 @@ class Trainer::State {
   const DecayOptions decay_;
   Job job_;
   Loader::Iterator at_;
+  std::int64_t meet_at_ = -1;
   std::optional<io::StepFile> step_file_;  // the first worker's, if the launcher wants to know
 
   ModelPointer solo_model_;
@@ -434,6 +480,12 @@ Trainer::~Trainer() = default;
 
 bool Trainer::step() {
   return state_->step();
+}
+bool Trainer::all_together() const {
+  return state_->all_together();
+}
+void Trainer::meet_at(std::int64_t step) {
+  state_->meet_at(step);
 }
 void Trainer::save() {
   state_->save();

@@ -41,10 +41,17 @@ std::vector<Stage> stages_of(const sim::ClusterSpec& cluster, std::int64_t steps
 class Runner {
  public:
   Runner(const Lane& lane, const ComparisonOptions& options, std::span<const Stage> stages, std::size_t rank)
-      : lane_(lane), options_(options), stages_(stages), trainer_(training(lane, options, stages, rank)) {}
+      : lane_(lane),
+        options_(options),
+        stages_(stages),
+        trainer_(with_updates(training(lane, options, stages, rank))) {}
 
   void take_turn(std::int64_t steps) {
     trainer_.job().barrier();
+    if (asynchronous()) {
+      iterate_up_to(trainer_.job().step() + steps);
+      return;
+    }
     for (std::int64_t i = 0; i < steps; ++i) {
       follow_stage();
       const auto start = Clock::now();
@@ -53,7 +60,7 @@ class Runner {
       log_.seconds += seconds;
       log_.first_step = log_.steps.empty() ? seconds : log_.first_step;
       log_.steps.push_back(trainer_.job().last_step());
-      evaluate_if_due();
+      evaluate_if_due(std::ssize(log_.steps));
     }
   }
 
@@ -61,6 +68,52 @@ class Runner {
   const Lane& lane() const { return lane_; }
 
  private:
+  bool asynchronous() const { return options_.training.job.sync != Sync::kBsp; }
+
+  /// The updates of all workers are the lane's steps.
+  train::Options with_updates(train::Options training) {
+    if (asynchronous()) {
+      training.job.on_step = [this](const StepRecord& record) {
+        log_.first_step = log_.steps.empty() ? record.seconds : log_.first_step;
+        log_.at.push_back(
+            record.epoch * trainer_.steps_per_epoch() + record.position / options_.training.job.global_batch);
+        log_.steps.push_back(record);
+      };
+    }
+    return training;
+  }
+
+  /// All are together at every evaluation and stage, and in the end.
+  void iterate_up_to(std::int64_t last) {
+    while (trainer_.job().step() < last) {
+      follow_stage();
+      const std::int64_t next = std::min({last, next_evaluation(), next_stage()});
+      trainer_.meet_at(next);
+      const auto start = Clock::now();
+      while (trainer_.step() && !trainer_.all_together()) {
+      }
+      log_.seconds += seconds_since(start);
+      log_.batch_sizes = trainer_.job().batch_sizes();
+      evaluate_if_due(trainer_.job().step());
+    }
+  }
+
+  std::int64_t next_evaluation() {
+    const std::int64_t every = options_.evaluate_every;
+    return every > 0 ? (trainer_.job().step() / every + 1) * every : options_.steps;
+  }
+
+  /// Only the oracle wants to know.
+  std::int64_t next_stage() {
+    std::int64_t next = options_.steps;
+    for (const Stage& stage : stages_) {
+      if (lane_.policy == "oracle" && stage.first_step > trainer_.job().step()) {
+        next = std::min(next, stage.first_step);
+      }
+    }
+    return next;
+  }
+
   static train::Options training(
       const Lane& lane, const ComparisonOptions& options, std::span<const Stage> stages, std::size_t rank) {
     train::Options training = options.training;
@@ -71,7 +124,8 @@ class Runner {
     training.job.rate.rule = lane.rate;
     if (lane.policy == "oracle") {
       training.job.policy = "static";
-      training.job.weight = stages.front().solo[rank];
+      const std::vector<double>& solo = stages.front().solo;
+      training.job.weight = rank < solo.size() ? solo[rank] : 1.0;  // a server has no share
     }
     return training;
   }
@@ -90,8 +144,7 @@ class Runner {
     }
   }
 
-  void evaluate_if_due() {
-    const auto done = std::ssize(log_.steps);
+  void evaluate_if_due(std::int64_t done) {
     if (done != options_.steps && (options_.evaluate_every == 0 || done % options_.evaluate_every != 0)) {
       return;
     }
@@ -103,14 +156,16 @@ class Runner {
   const Lane& lane_;
   const ComparisonOptions& options_;
   std::span<const Stage> stages_;
-  train::Trainer trainer_;
   LaneLog log_;
+  train::Trainer trainer_;  // last: it adds to the log
 };
 
 /// For what is measured before the lanes begin.
 train::Options plain_training(const ComparisonOptions& options) {
   train::Options training = options.training;
   training.job.policy = "uniform";
+  training.job.sync = Sync::kBsp;
+  training.job.async.servers = 0;
   return training;
 }
 
@@ -119,6 +174,7 @@ void measure_stages(const ComparisonOptions& options, train::Trainer& trainer, s
     trainer.publish_step(stage.first_step);
     trainer.job().barrier();
     stage.solo = solo_speeds(trainer, options.training.job.global_batch, options.solo_seconds);
+    stage.solo.resize(stage.solo.size() - static_cast<std::size_t>(options.training.job.async.servers));
   }
 }
 
@@ -134,17 +190,25 @@ void write_log(const ComparisonOptions& options, const Runner& runner, std::int6
   header.total_steps = options.steps;
   header.model = options.training.model;
   header.dataset = options.training.dataset;
+  if (options.training.job.sync != Sync::kBsp) {
+    header.sync = options.training.job.sync == Sync::kAsp ? "asp" : "ssp";
+    header.total_steps = 0;
+  }
   for (std::size_t k = 0; k < options.cluster.workers.size(); ++k) {
     header.workers.push_back(
         {.id = k, .name = options.cluster.workers[k].name, .kind = options.cluster.workers[k].kind});
   }
   log.write(header);
   auto evaluation = runner.log().evaluations.begin();
-  for (const StepRecord& step : runner.log().steps) {
+  const LaneLog& lane = runner.log();
+  for (std::size_t i = 0; i < lane.steps.size(); ++i) {
+    const StepRecord& step = lane.steps[i];
     log.write(step);
-    if (evaluation != runner.log().evaluations.end() && evaluation->step == step.step + 1) {
+    const bool last = i + 1 == lane.steps.size();
+    const std::int64_t done = lane.at.empty() ? step.step + 1 : last ? options.steps : lane.at[i + 1];
+    if (evaluation != lane.evaluations.end() && evaluation->step <= done) {
       log.write(EvaluationRecord{
-          .step = evaluation->step,
+          .step = step.step + 1,
           .seconds = step.start_seconds + step.seconds,
           .loss = evaluation->loss,
           .accuracy = evaluation->accuracy});

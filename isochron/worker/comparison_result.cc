@@ -10,6 +10,7 @@
 #include "isochron/core/error.h"
 #include "isochron/core/predict/expected_max.h"
 #include "isochron/core/trace/run_meter.h"
+#include "isochron/worker/train_results.h"
 
 namespace isochron::worker {
 namespace {
@@ -37,8 +38,9 @@ double ideal_speed(std::span<const Stage> stages, std::int64_t step) {
 
 double ideal_seconds(const LaneLog& log, std::span<const Stage> stages) {
   double seconds = 0.0;
-  for (const StepRecord& step : log.steps) {
-    seconds += static_cast<double>(samples_of(step)) / ideal_speed(stages, step.step);
+  for (std::size_t i = 0; i < log.steps.size(); ++i) {
+    const std::int64_t step = log.at.empty() ? log.steps[i].step : log.at[i];
+    seconds += static_cast<double>(samples_of(log.steps[i])) / ideal_speed(stages, step);
   }
   return std::isfinite(seconds) ? seconds : 0.0;
 }
@@ -99,9 +101,13 @@ LaneResult make_result(const std::string& label, const LaneLog& log, std::span<c
       log.steps.size() > 1 ? (samples - first) / (log.seconds - log.first_step) : result.samples_per_second;
   result.efficiency = ideal_seconds(log, stages) / log.seconds;
   result.loss = log.steps.back().loss;
+  result.batch_sizes = log.batch_sizes;
   for (const WorkerStep& worker : log.steps.back().workers) {
-    result.batch_sizes.push_back(worker.batch);
+    if (log.batch_sizes.empty()) {
+      result.batch_sizes.push_back(worker.batch);
+    }
   }
+  result.staleness = meter.staleness();
   for (const Evaluated& evaluated : log.evaluations) {
     result.test_accuracy = evaluated.accuracy;
     if (target > 0 && evaluated.accuracy >= target && !result.seconds_to_accuracy) {
@@ -113,7 +119,7 @@ LaneResult make_result(const std::string& label, const LaneLog& log, std::span<c
 
 std::optional<double> noise_bound(const LaneLog& log, std::span<const Stage> stages) {
   constexpr std::size_t kFewestSteps = 10;
-  if (log.steps.size() < kFewestSteps || stages.size() != 1 || stages.front().solo.empty()) {
+  if (log.steps.size() < kFewestSteps || !log.at.empty() || stages.size() != 1 || stages.front().solo.empty()) {
     return std::nullopt;
   }
   std::vector<double> means;
@@ -149,6 +155,12 @@ LaneResult median(std::span<const LaneResult> rounds) {
   for (const auto member : {&Quantiles::p50, &Quantiles::p90, &Quantiles::p99, &Quantiles::mean}) {
     result.step_seconds.*member = median_of(rounds, [&](const auto& round) { return round.step_seconds.*member; });
   }
+  result.staleness = {};
+  for (const LaneResult& round : rounds) {
+    for (const auto& [staleness, updates] : round.staleness.updates) {
+      result.staleness.updates[staleness] += updates;
+    }
+  }
   result.test_accuracy = median_if_all(rounds, &LaneResult::test_accuracy);
   result.seconds_to_accuracy = median_if_all(rounds, &LaneResult::seconds_to_accuracy);
   return result;
@@ -168,6 +180,11 @@ std::string comparison_table(std::span<const LaneResult> results) {
        "of oracle",
        "accuracy %",
        "s to target"}};
+  const bool asynchronous =
+      std::ranges::any_of(results, [](const LaneResult& result) { return !result.staleness.updates.empty(); });
+  if (asynchronous) {
+    rows.front().insert(rows.front().end(), {"staleness", "max"});
+  }
   for (const LaneResult& result : results) {
     rows.push_back(
         {result.label,
@@ -180,6 +197,10 @@ std::string comparison_table(std::span<const LaneResult> results) {
          ratio(result.settled_samples_per_second, oracle, &LaneResult::settled_samples_per_second),
          cell(result.test_accuracy, 100.0, 1),
          cell(result.seconds_to_accuracy, 1.0, 1)});
+    if (asynchronous) {
+      rows.back().insert(
+          rows.back().end(), {fixed(result.staleness.mean(), 2), std::to_string(result.staleness.max())});
+    }
   }
   return cli::format_table(rows);
 }
@@ -196,7 +217,10 @@ std::string comparison_sentence(std::span<const LaneResult> results, const std::
   const double gain = best->samples_per_second / uniform->samples_per_second;
   return "On " + cluster + ", " + best->label + " trains " + fixed(gain, 2) +
          " times as fast as equal batches: " + fixed(best->samples_per_second, 0) + " samples a second instead of " +
-         fixed(uniform->samples_per_second, 0) + ", with the same gradient.";
+         fixed(uniform->samples_per_second, 0) +
+         (best->staleness.updates.empty() ? ", with the same gradient."
+                                          : ", with updates that are stale by " + fixed(best->staleness.mean(), 2) +
+                                                " instead of " + fixed(uniform->staleness.mean(), 2) + " at the mean.");
 }
 
 nlohmann::ordered_json to_json(const LaneResult& result) {
@@ -216,6 +240,9 @@ nlohmann::ordered_json to_json(const LaneResult& result) {
   }
   if (result.seconds_to_accuracy) {
     object["seconds_to_accuracy"] = *result.seconds_to_accuracy;
+  }
+  if (!result.staleness.updates.empty()) {
+    object["staleness"] = to_json(result.staleness);
   }
   return object;
 }

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "isochron/core/trace/quantiles.h"
+#include "isochron/core/trace/run_meter.h"
 #include "isochron/worker/lane.h"
 
 namespace isochron::worker {
@@ -27,6 +28,7 @@ struct LaneResult {
   std::optional<double> test_accuracy;
   std::optional<double> seconds_to_accuracy;
   std::vector<std::int64_t> batch_sizes;  // of the last step
+  StalenessCount staleness;               // of asynchronous updates, over all rounds; empty if there are none
 };
 
 /// The workers' speeds when each computes by itself, over the steps from `first_step` to the next stage.

@@ -36,7 +36,11 @@ RunHeader header_of(const train::Options& options, train::Trainer& trainer) {
   header.global_batch = options.job.global_batch;
   header.seed = options.job.seed;
   header.samples_per_epoch = trainer.samples_per_epoch();
-  header.total_steps = trainer.total_steps();
+  if (options.job.sync == Sync::kBsp) {
+    header.total_steps = trainer.total_steps();
+  } else {
+    header.sync = options.job.sync == Sync::kAsp ? "asp" : "ssp";
+  }
   header.model = options.model;
   header.dataset = options.dataset;
   for (const Worker& worker : trainer.job().controller().roster().workers) {
@@ -51,6 +55,7 @@ class Reporter {
   /// Throws std::invalid_argument if a file cannot be written.
   Reporter(TrainRequest& request, const train::Options& options, train::Trainer& trainer, LiveLog::Begin begin)
       : request_(request),
+        trainer_(trainer),
         progress_(
             std::cerr,
             request.progress_style(),
@@ -59,7 +64,7 @@ class Reporter {
     request.output.open();
     trace_ = std::make_unique<cli::Recorder>(header, "", request.trace);
     if (!request.log.empty()) {
-      log_.emplace(request.log, header, trainer.job().step(), begin);
+      log_.emplace(request.log, header, trainer.job().next_record(), begin);
     }
     serve(header);
   }
@@ -75,7 +80,7 @@ class Reporter {
       }
       if (const auto* const step = std::get_if<StepRecord>(&line)) {
         trace_->record(*step);
-        progress_.show(*step);
+        progress_.show(as_step(*step));
       } else if (const auto* const event = std::get_if<EventRecord>(&line)) {
         trace_->record(*event);
         say("step " + std::to_string(event->step) + ": " + event->event + ", " + event->words);
@@ -99,6 +104,21 @@ class Reporter {
   }
 
  private:
+  /// A worker's update as the step of the global batch that it is part of, as long as the workers take about equally
+  /// long with their batches.
+  StepRecord as_step(StepRecord record) {
+    if (record.staleness >= 0) {
+      Job& job = trainer_.job();
+      record.step =
+          record.epoch * trainer_.steps_per_epoch() + record.position / job.controller().roster().global_batch;
+      record.workers.clear();
+      for (const std::int64_t batch : job.batch_sizes()) {
+        record.workers.push_back({.batch = batch});
+      }
+    }
+    return record;
+  }
+
   template <class Record>
   void show(const Record& record) {
     if constexpr (!std::is_same_v<Record, RunHeader>) {
@@ -124,6 +144,7 @@ class Reporter {
   }
 
   TrainRequest& request_;
+  train::Trainer& trainer_;
   Progress progress_;
   std::unique_ptr<serve::RunServer> server_;
   std::unique_ptr<cli::Recorder> trace_;
@@ -169,6 +190,9 @@ class Run {
     options.job.warn = complain_line;
     options.job.on_step = [this](const StepRecord& record) {
       history_.add(record);
+      if (record.staleness >= 0) {  // anybody's update; trainer_ knows of this worker's own
+        results_.meter.add(record);
+      }
       if (reporter_) {  // before a checkpoint that holds the step
         reporter_->write(history_);
       }
@@ -225,7 +249,10 @@ class Run {
 
   void note_step() {
     const StepRecord& record = trainer_.job().last_step();
-    results_.meter.add(record);
+    if (options_.job.sync == Sync::kBsp) {
+      results_.meter.add(record);
+    }
+    results_.pushes = trainer_.job().push_counts();
     results_.loss = record.loss;
     results_.batch_sizes = trainer_.job().batch_sizes();
     write();
@@ -238,7 +265,7 @@ class Run {
   }
 
   bool evaluation_is_due() {
-    if (request_.evaluate_every == 0 || trainer_.job().stopping()) {
+    if (request_.evaluate_every == 0 || trainer_.job().stopping() || !trainer_.all_together()) {
       return false;
     }
     const std::int64_t done = trainer_.job().step();
@@ -251,7 +278,7 @@ class Run {
     const StepRecord& last = trainer_.job().last_step();
     results_.evaluations.push_back({.step = done, .seconds = results_.meter.seconds(), .evaluation = evaluation});
     history_.add(EvaluationRecord{
-        .step = done,
+        .step = trainer_.job().next_record(),
         .seconds = last.start_seconds + last.seconds,
         .loss = evaluation.loss,
         .accuracy = evaluation.accuracy});
@@ -282,6 +309,10 @@ class Run {
         {"dataset", options_.dataset},
         {"workers", trainer_.job().size()},
         {"global_batch", options_.job.global_batch},
+        {"sync",
+         options_.job.sync == Sync::kBsp   ? "bsp"
+         : options_.job.sync == Sync::kAsp ? "asp"
+                                           : "ssp"},
         {"step", trainer_.job().step()},
         {"seed", options_.job.seed}};
   }

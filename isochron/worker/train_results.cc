@@ -1,5 +1,7 @@
 #include "isochron/worker/train_results.h"
 
+#include <algorithm>
+
 #include "isochron/cli/table.h"
 
 namespace isochron::worker {
@@ -27,6 +29,30 @@ std::optional<double> TrainResults::seconds_to_accuracy() const {
   return std::nullopt;
 }
 
+Json to_json(const StalenessCount& staleness) {
+  constexpr std::int64_t kMostEntries = 256;
+  std::vector<std::int64_t> histogram(static_cast<std::size_t>(std::min(staleness.max(), kMostEntries - 1) + 1));
+  for (const auto& [value, updates] : staleness.updates) {
+    histogram[static_cast<std::size_t>(std::min(value, kMostEntries - 1))] += updates;
+  }
+  return {
+      {"updates", staleness.total()}, {"mean", staleness.mean()}, {"max", staleness.max()}, {"histogram", histogram}};
+}
+
+std::string staleness_text(const StalenessCount& staleness) {
+  constexpr std::size_t kMostShown = 12;
+  std::string text =
+      "mean " + fixed(staleness.mean(), 2) + ", max " + std::to_string(staleness.max()) + "; updates by staleness:";
+  std::size_t shown = 0;
+  for (const auto& [value, updates] : staleness.updates) {
+    if (++shown > kMostShown) {
+      return text + " ...";
+    }
+    text += (shown > 1 ? ", " : " ") + std::to_string(value) + ": " + std::to_string(updates);
+  }
+  return text;
+}
+
 std::string summary(const TrainResults& results) {
   const Quantiles step = results.meter.step_seconds();
   const auto accuracy = results.test_accuracy();
@@ -45,6 +71,10 @@ std::string summary(const TrainResults& results) {
   for (const std::int64_t size : results.batch_sizes) {
     text += " " + std::to_string(size);
   }
+  if (const StalenessCount& staleness = results.meter.staleness(); !staleness.updates.empty()) {
+    text += "\nstaleness: " + staleness_text(staleness) + "\npushes: " + std::to_string(results.pushes.sent) +
+            " sent, " + std::to_string(results.pushes.applied) + " applied";
+  }
   if (const auto seconds = results.seconds_to_accuracy()) {
     text +=
         "\naccuracy " + fixed(results.target_accuracy, 4) + " reached after " + fixed(*seconds, 1) + " s of training";
@@ -62,7 +92,7 @@ Json to_json(const TrainResults& results) {
          {"accuracy", point.evaluation.accuracy},
          {"loss", point.evaluation.loss}});
   }
-  return {
+  Json object{
       {"policy", results.policy},
       {"samples_per_second", results.meter.samples_per_second()},
       {"step_seconds", {{"p50", step.p50}, {"p90", step.p90}, {"p99", step.p99}, {"mean", step.mean}}},
@@ -74,6 +104,11 @@ Json to_json(const TrainResults& results) {
       {"test_accuracy", or_null(results.test_accuracy())},
       {"seconds_to_accuracy", or_null(results.seconds_to_accuracy())},
       {"evaluations", evaluations}};
+  if (const StalenessCount& staleness = results.meter.staleness(); !staleness.updates.empty()) {
+    object["staleness"] = to_json(staleness);
+    object["pushes"] = {{"sent", results.pushes.sent}, {"applied", results.pushes.applied}};
+  }
+  return object;
 }
 
 }  // namespace isochron::worker

@@ -25,11 +25,17 @@ struct TrainResults {
   double loss = 0.0;                      // of the last step
   std::vector<std::int64_t> batch_sizes;  // as they would be in the next step
   std::vector<Point> evaluations;
+  PushCounts pushes;             // of asynchronous training
   double target_accuracy = 0.0;  // 0: none
 
   [[nodiscard]] std::optional<double> test_accuracy() const;
   [[nodiscard]] std::optional<double> seconds_to_accuracy() const;
 };
+
+/// {"updates", "mean", "max", "histogram": how many updates had staleness 0, 1, …}; the last counts all beyond, too.
+[[nodiscard]] nlohmann::ordered_json to_json(const StalenessCount& staleness);
+/// "mean 2.91, max 7; updates by staleness: 0: 12, 1: 40, …"
+[[nodiscard]] std::string staleness_text(const StalenessCount& staleness);
 
 [[nodiscard]] std::string summary(const TrainResults& results);
 /// The keys that every command uses: policy, samples_per_second, step_seconds, balance, batch_sizes, test_accuracy, ….

@@ -79,6 +79,56 @@ void add_split_group(CLI::App& command, TrainingWords& words) {
       ->group(group);
 }
 
+void add_sync_group(CLI::App& command, TrainingWords& words) {
+  AsyncOptions& async = words.options.job.async;
+  const std::string group = "How workers keep in step";
+  add_choice(
+      command,
+      "--sync",
+      words.sync,
+      {"bsp", "asp", "ssp"},
+      "All together, each on its own, or on its own within a bound")
+      ->group(group);
+  add_whole(command, "--staleness", words.staleness, 0, kMost, "ssp: iterations ahead of the slowest at most")
+      ->default_str(std::to_string(async.staleness))
+      ->group(group);
+  add_whole(
+      command, "--servers", async.servers, 0, kMost, "asp, ssp: the last N ranks serve parameters only; 0: all do")
+      ->group(group);
+  add_choice(
+      command,
+      "--push-rate",
+      words.push_rate,
+      {"none", "batch-linear", "batch-sqrt", "staleness", "batch-linear+staleness", "batch-sqrt+staleness"},
+      "asp, ssp: what an update's learning rate follows")
+      ->group(group);
+  command
+      .add_flag(
+          "--momentum-correction", async.momentum_correction, "asp, ssp: less momentum, since asynchrony adds some")
+      ->group(group);
+}
+
+// What is said of asynchronous training must not be said in vain.
+void check_sync(const CLI::App& command, const TrainingWords& words) {
+  for (const char* const option : {"--staleness", "--servers", "--push-rate", "--momentum-correction"}) {
+    const bool for_ssp = std::string_view(option) == "--staleness";
+    if (command.count(option) > 0 && (words.sync == "bsp" || (for_ssp && words.sync == "asp"))) {
+      throw std::invalid_argument(
+          std::string(option) + " is given with --sync " + words.sync + "; permitted: with --sync " +
+          (for_ssp ? "ssp" : "asp or ssp"));
+    }
+  }
+  if (const std::string& optimizer = words.options.optimizer;
+      words.options.job.async.momentum_correction && !optimizer.starts_with("sgd")) {
+    throw std::invalid_argument(
+        "--momentum-correction is given with --optimizer " + optimizer + "; permitted: with --optimizer sgd");
+  }
+}
+
+Sync parse_sync(const std::string& name) {
+  return name == "asp" ? Sync::kAsp : name == "ssp" ? Sync::kSsp : Sync::kBsp;
+}
+
 void add_learning_group(CLI::App& command, TrainingWords& words) {
   train::Options& options = words.options;
   const std::string group = "How it learns";
@@ -220,6 +270,7 @@ void TrainingWords::add_options(CLI::App& command) {
   options.job.global_batch = 128;
   add_run_group(command, *this);
   add_split_group(command, *this);
+  add_sync_group(command, *this);
   add_learning_group(command, *this);
   add_worker_group(command, *this);
   add_exchange_group(command, *this);
@@ -242,6 +293,10 @@ train::Options TrainingWords::checked(const CLI::App& command) const {
   }
   job.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(std::min(timeout_seconds, 1e9) * 1000.0));
   job.numbers = parse_numbers(numbers);
+  check_sync(command, *this);
+  job.sync = parse_sync(sync);
+  job.async.staleness = staleness >= 0 ? staleness : job.async.staleness;
+  job.async.rate = parse_push_rate(push_rate);
   if (!fence.empty()) {
     job.fence = [command = fence](const Peer& peer) { return run_fence(command, peer); };
   }

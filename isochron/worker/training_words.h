@@ -16,6 +16,9 @@ struct TrainingWords {
   std::string last_batch = "keep";
   std::string weighting = "exact";
   std::string rate_rule = "none";
+  std::string sync = "bsp";
+  std::int64_t staleness = -1;  // -1: not given
+  std::string push_rate = "none";
   std::string compression = "none";
   std::string numbers = "stop";
   std::string fence;           // empty: processes of this host are killed, others cannot be

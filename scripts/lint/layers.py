@@ -19,12 +19,13 @@ KNOWS = {
     "emulate": {"core", "sim", "io", "emulate"},
     "cli": {"core", "sim", "plan", "io", "view", "serve", "emulate", "cli"},
     "comm": {"core", "comm"},
-    "engine": {"core", "data", "io", "comm", "engine"},
+    "server": {"core", "comm", "server"},
+    "engine": {"core", "data", "io", "comm", "server", "engine"},
     "model": {"core", "model"},
-    "train": {"core", "data", "sim", "io", "comm", "engine", "model", "train"},
+    "train": {"core", "data", "sim", "io", "comm", "server", "engine", "model", "train"},
     "worker": {
-        "core", "data", "sim", "plan", "io", "view", "serve", "cli", "comm", "emulate", "engine", "model", "train",
-        "worker",
+        "core", "data", "sim", "plan", "io", "view", "serve", "cli", "comm", "server", "emulate", "engine", "model",
+        "train", "worker",
     },  # fmt: skip
 }
 STANDARD_ONLY = {"core", "data", "sim", "plan"}

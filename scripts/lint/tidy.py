@@ -23,7 +23,7 @@ CHECKS = sources.tracked("*.clang-tidy")
 # LibTorch's headers make all checks take minutes a file, so its users get the ones that find most: the layers whose
 # headers include it, and what includes it by itself.
 INCLUDES_TORCH = re.compile(r"^#include <(torch|ATen)/", re.MULTILINE)
-TORCH_LAYERS = {"engine", "model", "train", "worker"}
+TORCH_LAYERS = {"server", "engine", "model", "train", "worker"}
 # Their tests are left to the compiler's warnings: a quarter of all the time for next to no findings.
 SKIPPED = TORCH_LAYERS | {"comm", "elastic"}
 TORCH_CHECKS = ("-*,bugprone-use-after-move,bugprone-dangling-handle,bugprone-unused-raii,misc-unused-parameters,"

@@ -176,6 +176,22 @@ TEST(RateTest, ParsesTheNamesItPrints) {
   }
 }
 
+TEST(PushFactorTest, ParsesTheNamesItPrints) {
+  for (const char* const name :
+       {"none", "batch-linear", "batch-sqrt", "staleness", "batch-linear+staleness", "batch-sqrt+staleness"}) {
+    EXPECT_EQ(to_string(parse_push_rate(name)), name);
+  }
+  EXPECT_TRUE(parse_push_rate("batch-sqrt+staleness").by_staleness);
+  EXPECT_THROW(parse_push_rate("staleness+batch-linear"), std::invalid_argument);
+}
+
+TEST(PushFactorTest, MomentumIsLessByWhatWorkersAdd) {
+  EXPECT_DOUBLE_EQ(asynchronous_momentum(0.9, 1), 0.9);
+  // 1 - 4 (1 - 0.9); with 4 workers' own 1 - 1/4 that makes 1 - 0.4 / 4 = 0.9.
+  EXPECT_DOUBLE_EQ(asynchronous_momentum(0.9, 4), 0.6);
+  EXPECT_EQ(asynchronous_momentum(0.9, 20), 0.0);
+}
+
 TEST(PushFactorTest, FollowsBatchAndStaleness) {
   // b_k K / B = 128 x 4 / 128 = 4; tau = 3.
   EXPECT_EQ(push_factor({}, 128, 128, 4, 3), 1.0);

@@ -38,5 +38,23 @@ TEST(RunMeterTest, GathersSpeedAndBalance) {
   EXPECT_EQ(meter.step_seconds().p50, 2.0);
 }
 
+TEST(RunMeterTest, CountsTheTimeInWhichAnyWorkerIsAtWorkAndItsStaleness) {
+  RunMeter meter;
+  const auto update = [](WorkerId id, double start, double seconds, std::int64_t staleness) {
+    return StepRecord{
+        .start_seconds = start, .seconds = seconds, .workers = {{.id = id, .batch = 10}}, .staleness = staleness};
+  };
+  meter.add(update(0, 0.0, 1.0, 0));
+  meter.add(update(0, 1.0, 1.0, 0));
+  meter.add(update(1, 0.0, 2.5, 2));   // 0.5 s more; balance (1 + 2.5) / 5
+  meter.add(update(0, 10.0, 2.5, 1));  // after a pause; balance 1
+  EXPECT_EQ(meter.seconds(), 5.0);
+  EXPECT_EQ(meter.samples_per_second(), 8.0);
+  EXPECT_DOUBLE_EQ(meter.balance(), (1.0 + 1.0 + 0.7 + 1.0) / 4.0);
+  EXPECT_EQ(meter.staleness().total(), 4);
+  EXPECT_EQ(meter.staleness().mean(), 0.75);
+  EXPECT_EQ(meter.staleness().max(), 2);
+}
+
 }  // namespace
 }  // namespace isochron

@@ -296,5 +296,32 @@ TEST(SampleAuditTest, ProvesWhatTheSamplerDealsWhateverHappensAndNoOtherPlaces) 
   }
 }
 
+// Updates of workers that are not in step: any order, any sizes.
+SampleAudit asynchronous_audit(const std::vector<Interval>& updates) {
+  Log log({.global_batch = kBatch, .samples_per_epoch = kSamples, .sync = "asp"});
+  std::int64_t number = 0;
+  for (const Interval& positions : updates) {
+    log.add(
+        {.step = number++,
+         .epoch = 0,
+         .position = positions.first,
+         .workers = {{.id = 1, .batch = positions.size()}},
+         .staleness = 1});
+  }
+  return log.finish();
+}
+
+TEST(SampleAuditTest, ProvesUpdatesInAnyOrder) {
+  const SampleAudit whole = asynchronous_audit({{0, 30}, {100, 1000}, {30, 37}, {37, 100}});
+  EXPECT_TRUE(whole.proven());
+  EXPECT_TRUE(whole.epochs.front().finished);
+  // A log that ends while others are at work.
+  const SampleAudit cut = asynchronous_audit({{0, 30}, {100, 1000}});
+  EXPECT_TRUE(cut.proven());
+  EXPECT_FALSE(cut.epochs.front().finished);
+  EXPECT_EQ(cut.epochs.front().used, 930);
+  EXPECT_FALSE(asynchronous_audit({{0, 30}, {29, 1000}}).proven());
+}
+
 }  // namespace
 }  // namespace isochron

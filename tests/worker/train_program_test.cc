@@ -108,6 +108,52 @@ TEST_F(TrainProgramTest, TrainsOnThreeRanksAndReports) {
   EXPECT_TRUE(json::accept(content(folder_ / "trace.json")));
 }
 
+TEST_F(TrainProgramTest, TrainsAsynchronouslyAndProvesIt) {
+  const Outcome outcome = run_ranks(
+      4,
+      kSmall +
+          "--sync ssp --staleness 2 --servers 1 --push-rate batch-linear --momentum 0 --epochs 2 --log run.jsonl "
+          "--json out.json");  // with momentum what stale updates come to depends on the moment
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, HasSubstr("staleness: mean "));
+  EXPECT_THAT(outcome.errors, HasSubstr("step 34: test accuracy "));
+  const Outcome ledger = run("ledger run.jsonl");
+  EXPECT_EQ(ledger.status, 0) << ledger.output << ledger.errors;
+
+  const json result = json::parse(content(folder_ / "out.json"))["results"][0];
+  EXPECT_EQ(result["evaluations"].size(), 2U);
+  EXPECT_GT(result["test_accuracy"], 0.9);
+  EXPECT_EQ(result["pushes"]["sent"], result["pushes"]["applied"]);
+  std::int64_t samples = 0;
+  std::int64_t updates = 0;
+  for (const StepRecord& record : steps("run.jsonl")) {
+    ASSERT_EQ(record.step, updates++);
+    samples += record.workers.front().batch;
+    EXPECT_GE(record.staleness, 0);
+  }
+  EXPECT_EQ(samples, 2000);
+  EXPECT_EQ(result["staleness"]["updates"], updates);
+}
+
+TEST_F(TrainProgramTest, SaysWhatIsNotPermittedOutOfStep) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--sync lockstep", "--sync is 'lockstep'; permitted: "},
+      {"--sync ssp --staleness -1", "--staleness"},
+      {"--staleness 2", "--staleness is given with --sync bsp; permitted: with --sync ssp"},
+      {"--sync asp --staleness 2", "--staleness is given with --sync asp; permitted: with --sync ssp"},
+      {"--servers 1", "--servers is given with --sync bsp; permitted: with --sync asp or ssp"},
+      {"--sync asp --push-rate much", "--push-rate"},
+      {"--sync asp --servers 1", "servers is 1 in a job of 1 ranks; permitted: fewer than there are"},
+      {"--sync asp --momentum-correction --optimizer adam", "permitted: with --optimizer sgd"},
+      {"--sync asp --compression bf16", "compression is set with asynchronous training; permitted: with sync bsp"},
+  };
+  for (const auto& [words, expected] : cases) {
+    const Outcome outcome = run(kSmall + words);
+    EXPECT_EQ(outcome.status, 2) << words;
+    EXPECT_THAT(outcome.errors, HasSubstr(expected)) << words;
+  }
+}
+
 TEST_F(TrainProgramTest, ReportsBadUsageOnceHoweverManyRanks) {
   const Outcome outcome = run_ranks(3, kSmall + "--policy best");
   EXPECT_EQ(outcome.status, 2);

@@ -19,6 +19,29 @@ constexpr std::array<std::pair<RateRule, std::string_view>, 5> kNames{{
     {RateRule::kAdaScale, "adascale"},
 }};
 
+constexpr std::array<std::pair<PushRate, std::string_view>, 6> kPushNames{{
+    {{}, "none"},
+    {{.by_batch = true}, "batch-linear"},
+    {{.by_batch_sqrt = true}, "batch-sqrt"},
+    {{.by_staleness = true}, "staleness"},
+    {{.by_batch = true, .by_staleness = true}, "batch-linear+staleness"},
+    {{.by_batch_sqrt = true, .by_staleness = true}, "batch-sqrt+staleness"},
+}};
+
+/// The value that a name stands for. Throws std::invalid_argument: `what` is `name`, and which names are permitted.
+template <class Value, std::size_t Size>
+Value named(
+    const std::array<std::pair<Value, std::string_view>, Size>& names, std::string_view name, const std::string& what) {
+  std::string permitted;
+  for (const auto& [value, known] : names) {
+    if (name == known) {
+      return value;
+    }
+    permitted += (permitted.empty() ? "" : ", ") + std::string(known);
+  }
+  throw std::invalid_argument(what + " is '" + std::string(name) + "'; permitted: " + permitted);
+}
+
 void validate(const RateOptions& options, std::int64_t global_batch) {
   if (options.reference_batch < 0) {
     throw std::invalid_argument(
@@ -46,14 +69,7 @@ double adascale_gain(double variance, double mean_square, double ratio) {
 }  // namespace
 
 RateRule parse_rate_rule(std::string_view name) {
-  std::string permitted;
-  for (const auto& [rule, known] : kNames) {
-    if (name == known) {
-      return rule;
-    }
-    permitted += (permitted.empty() ? "" : ", ") + std::string(known);
-  }
-  throw std::invalid_argument("learning-rate rule is '" + std::string(name) + "'; permitted: " + permitted);
+  return named(kNames, name, "learning-rate rule");
 }
 
 std::string_view to_string(RateRule rule) {
@@ -117,6 +133,16 @@ void RateSchedule::exchange(StateExchange& state) {
   state.field("observations", observations_);
 }
 
+PushRate parse_push_rate(std::string_view name) {
+  return named(kPushNames, name, "learning-rate rule of a push");
+}
+
+std::string_view to_string(const PushRate& rule) {
+  const auto* const found = std::ranges::find(kPushNames, rule, &decltype(kPushNames)::value_type::first);
+  ISO_CHECK(found != kPushNames.end(), "a learning-rate rule of a push without a name");
+  return found->second;
+}
+
 double push_factor(
     const PushRate& rule, std::int64_t batch, std::int64_t global_batch, std::int64_t workers, std::int64_t staleness) {
   if (rule.by_batch && rule.by_batch_sqrt) {
@@ -135,6 +161,11 @@ double push_factor(
     factor /= 1.0 + static_cast<double>(staleness);
   }
   return factor;
+}
+
+double asynchronous_momentum(double momentum, std::int64_t workers) {
+  ISO_CHECK(momentum >= 0.0 && workers >= 1, "a momentum below 0 or no workers");
+  return std::max(0.0, 1.0 - static_cast<double>(workers) * (1.0 - momentum));
 }
 
 }  // namespace isochron

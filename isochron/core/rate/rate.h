@@ -69,9 +69,19 @@ struct PushRate {
   bool by_batch = false;       // b_k K / B: a larger batch is a better gradient
   bool by_batch_sqrt = false;  // sqrt(b_k K / B); not together with by_batch
   bool by_staleness = false;   // 1 / (1 + tau), tau = updates of others since this worker last pulled
+
+  bool operator==(const PushRate&) const = default;
 };
+/// none, batch-linear, batch-sqrt, staleness, batch-linear+staleness, batch-sqrt+staleness. Throws
+/// std::invalid_argument naming the value and those names.
+PushRate parse_push_rate(std::string_view name);
+std::string_view to_string(const PushRate& rule);
 /// Throws std::invalid_argument on a rule that contradicts itself.
 double push_factor(
     const PushRate& rule, std::int64_t batch, std::int64_t global_batch, std::int64_t workers, std::int64_t staleness);
+
+/// K workers that push on their own add a momentum of 1 - 1 / K to the one that was asked for (Mitliagkas et al. 2016).
+/// The one to use so that both together are as asked for: 1 - K (1 - momentum), at least 0.
+double asynchronous_momentum(double momentum, std::int64_t workers);
 
 }  // namespace isochron

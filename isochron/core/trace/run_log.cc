@@ -46,6 +46,9 @@ std::string to_json(const RunHeader& header) {
   if (!header.dataset.empty()) {
     line.text("dataset", header.dataset);
   }
+  if (!header.sync.empty()) {
+    line.text("sync", header.sync);
+  }
   line.raw("workers", json_array(header.workers, [](const RunHeader::Member& member) {
              return JsonObject().integer("id", member.id).text("name", member.name).text("kind", member.kind).str();
            }));

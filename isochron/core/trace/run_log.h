@@ -9,7 +9,8 @@
 //
 // Steps are numbered from 0 without gaps. A "rollback" or a "resume" sets the number of the next step; the steps from
 // there on that the log already holds did not happen. `epoch` and `position` say which samples a step used: the
-// positions `position` and up of that epoch's permutation, dealt to the workers in their order by `batch_sizes`.
+// positions `position` and up of that epoch's permutation, dealt to the workers in their order by `batch_sizes`. In a
+// run whose header says `sync`, a step is one worker's update, and `staleness` how many updates of others came between.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,7 @@ struct RunHeader {
   std::int64_t total_steps = 0;        // of the run as it was meant; 0: unknown
   std::string model;                   // as the user wrote them; empty: unknown
   std::string dataset;
+  std::string sync;  // "asp", "ssp": a line of a step is one worker's update; empty: all take steps together
   struct Member {
     WorkerId id = 0;
     std::string name;

@@ -60,6 +60,10 @@ SampleAuditor::SampleAuditor(const RunHeader& header) {
   }
 }
 
+bool SampleAuditor::asynchronous() const {
+  return !audit_.header.sync.empty();
+}
+
 bool SampleAuditor::epochs_are_known() const {
   return audit_.header.samples_per_epoch > 0 && is_whole(audit_.header.samples_per_epoch);
 }
@@ -113,7 +117,8 @@ void SampleAuditor::keep(const StepRecord& record, std::int64_t line) {
     samples += worker.batch;
     step.shares.push_back({.worker = worker.id, .samples = worker.batch});
   }
-  if (const std::int64_t expected = std::min(audit_.header.global_batch, room); samples != expected) {
+  const std::int64_t expected = std::min(audit_.header.global_batch, room);
+  if (!asynchronous() && samples != expected) {
     audit_.complain(
         line,
         step_text(record.step) + ": the batch sizes add up to " + std::to_string(samples) + ", not " +
@@ -173,9 +178,10 @@ void SampleAuditor::close_epoch(EpochAudit& epoch, const Ledger& ledger, bool is
   const std::vector<Interval> used = ledger.intervals();
   const std::int64_t reached = used.empty() ? 0 : used.back().last;
   epoch.used = ledger.used();
-  epoch.finished = !is_last || reached == ledger.size();
+  // Workers that are not in step finish in any order, so that the last sample's use does not end the epoch.
+  epoch.finished = !is_last || (asynchronous() ? epoch.used == ledger.size() : reached == ledger.size());
   for (const Interval& gap : ledger.gaps()) {
-    if (!epoch.finished && gap.first == reached) {
+    if (!epoch.finished && (asynchronous() || gap.first == reached)) {
       continue;  // to come
     }
     epoch.missing += gap.size();

@@ -91,6 +91,7 @@ class SampleAuditor {
     std::vector<Share> shares;
   };
 
+  [[nodiscard]] bool asynchronous() const;
   [[nodiscard]] bool epochs_are_known() const;
   void keep(const StepRecord& record, std::int64_t line);
   void account(const Step& step);

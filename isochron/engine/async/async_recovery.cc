@@ -1,0 +1,327 @@
+// When a worker or a server is lost. Everybody notices, since the channel fails for all, and comes here from wherever
+// it was: asking for work, pulling, pushing, or at a meeting.
+//
+//   a) It lets go of channel and servers, but keeps its pieces of the parameters and an update that is on its way.
+//   b) The survivors shrink the group (membership.h) and tell one another what they know: which samples were used, who
+//      is at which, which updates have arrived at which server.
+//   c) An update of the lost one counts if some of it has arrived at a server that is left; otherwise its samples go
+//      back to the pool. So no sample is used twice, and none is left out.
+//   d) Pieces that lay on the lost one are shared out with the values that a survivor pulled last; what their optimizer
+//      had learned is lost with it, as are updates since that pull.
+//   e) A new desk goes on where the old one was, and updates on their way are sent again; servers leave out what they
+//      have.
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/optim/optimizer.h>
+
+#include "isochron/core/error.h"
+#include "isochron/engine/async/async_job.h"
+#include "isochron/engine/async/peers.h"
+#include "isochron/server/shard_optimizer.h"
+
+namespace isochron {
+
+// What a survivor tells the others.
+struct Job::Async::Knowledge {
+  bool trains = true;
+  bool met = false;  // it was told of the meeting, whose position and so on follow
+  std::int64_t met_at = 0;
+  bool stopping = false;
+  std::int64_t stop_signal = 0;
+  WorkerId worker = 0;
+  std::int64_t holds_first = 0;  // samples of its iteration that is not in the records yet; none if both are equal
+  std::int64_t holds_last = 0;
+  double pulled_at = 0.0;
+  std::vector<std::int64_t> pieces;    // that it has
+  std::vector<std::int64_t> arrivals;  // worker, first and last position of updates that came to it
+  std::string news;                    // lines of records
+  std::string learning;                // of the controller, if the desk was here
+
+  Interval held() const { return {.first = holds_first, .last = holds_last}; }
+
+  void exchange(StateExchange& state) {
+    state.field("trains", trains);
+    state.field("met", met);
+    state.field("met_at", met_at);
+    state.field("stopping", stopping);
+    state.field("stop_signal", stop_signal);
+    state.field("worker", worker);
+    state.field("holds_first", holds_first);
+    state.field("holds_last", holds_last);
+    state.field("pulled_at", pulled_at);
+    state.field("pieces", pieces);
+    state.field("arrivals", arrivals);
+    state.field("news", news);
+    state.field("learning", learning);
+  }
+};
+
+namespace {
+
+bool covers(const Ledger& ledger, const Interval& positions) {
+  return std::ranges::any_of(ledger.intervals(), [&](const Interval& used) {
+    return used.first <= positions.first && positions.last <= used.last;
+  });
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) {
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+WorldOptions Job::Async::world_options() const {
+  return {.timeout = options_.timeout, .watch = {}, .fence = options_.fence};
+}
+
+Standing Job::Async::standing() const {
+  return {.progress = 0, .self = self_, .next_id = members_.size()};
+}
+
+void Job::Async::recover(const PeerError& error) {
+  warn(error.what());
+  if (in_rounds()) {
+    throw Error(
+        std::string(error.what()) +
+        "; stale-synchronous training with bound 0 cannot go on without a worker: use sync bsp, or start again from "
+        "the "
+        "last checkpoint");
+  }
+  std::vector<Peer> suspects = suspects_of(error);
+  while (true) {
+    const std::vector<Peer> late = let_go();
+    suspects.insert(suspects.end(), late.begin(), late.end());
+    const Settlement settlement = membership_->recover(*this, std::exchange(suspects, {}));
+    try {
+      take_up(settlement);
+      return;
+    } catch (const PeerError& another) {
+      warn(another.what());
+      suspects = suspects_of(another);
+    }
+  }
+}
+
+// Returns those whom the desk has waited for in vain.
+std::vector<Peer> Job::Async::let_go() {
+  std::vector<Peer> late;
+  if (channel_) {
+    channel_->fail();
+  }
+  if (client_) {
+    client_->abandon();
+  }
+  if (server_) {
+    server_->stop();
+    if (const std::exception_ptr failure = server_->failure()) {
+      try {
+        std::rethrow_exception(failure);
+      } catch (const PeerError& error) {  // anything else is no failure of a peer
+        late = suspects_of(error);
+      }
+    }
+    kept_ = std::move(server_->pieces());
+    kept_arrivals_ = server_->arrivals();
+    server_.reset();
+  }
+  if (coordinator_) {
+    kept_news_.assign(known_news_.begin(), known_news_.begin() + known_to_desk_);
+    std::ranges::copy(coordinator_->news(), std::back_inserter(kept_news_));
+    kept_learning_ = coordinator_->dispatcher().controller().state().serialize();
+    coordinator_.reset();
+  }
+  return late;
+}
+
+Job::Async::Knowledge Job::Async::knowledge() {
+  Knowledge mine{.trains = trains_, .worker = my_id(), .pulled_at = pulled_at_};
+  mine.met = phase_ == Phase::kMeeting || order_.meet;
+  mine.met_at = order_.last;
+  mine.stopping = order_.stopping || stopping_;
+  mine.stop_signal = std::max(order_.stop_signal, stop_signal_);
+  if (phase_ == Phase::kPushing || (phase_ == Phase::kFree && report_.finished)) {
+    mine.holds_first = order_.first;
+    mine.holds_last = order_.last;
+  }
+  for (const auto& [number, piece] : kept_) {
+    mine.pieces.push_back(number);
+  }
+  for (const server::Provenance& from : kept_arrivals_) {
+    mine.arrivals.insert(mine.arrivals.end(), {static_cast<std::int64_t>(from.worker), from.first, from.last});
+  }
+  mine.news = joined(kept_news_.size() > known_news_.size() ? kept_news_ : known_news_);
+  mine.learning = kept_learning_;
+  return mine;
+}
+
+void Job::Async::take_up(const Settlement& settlement) {
+  Knowledge mine = knowledge();
+  std::vector<Knowledge> all;
+  for (const std::string& text : all_gather(membership_->group(), save_state(mine).serialize())) {
+    restore_state(all.emplace_back(), State::parse(text));
+  }
+  change_members(settlement, all);
+  Controller controller = controller_of_survivors(all);
+  if (!client_) {  // nothing is under way before the first loader
+    controller_ = std::move(controller);
+    return;
+  }
+  learn_what_was_used(all);
+  const std::vector<int> server_of = share_out_lost_pieces(all);
+  const auto met = std::ranges::find_if(all, &Knowledge::met);
+  channel_.emplace(membership_->comm(), options_.timeout);
+  start_serving(std::exchange(kept_, {}), std::move(controller), met == all.end() ? claims_left(all) : ClaimPool());
+  if (server_) {
+    server_->take_over(std::exchange(kept_arrivals_, {}));
+  }
+  kept_news_.clear();
+  kept_learning_.clear();
+  if (coordinator_ && met == all.end()) {
+    coordinator_->open(place_.epoch, end_, next_record_);
+  }
+  if (server_) {
+    server_->resume();
+  }
+  client_->move_to(*channel_, server_of, server_peers());
+  if (met != all.end()) {
+    NextWords words;
+    words.meet = true;
+    words.last = met->met_at;
+    words.stopping = met->stopping;
+    words.stop_signal = met->stop_signal;
+    meet(words);
+    if (coordinator_) {
+      coordinator_->dispatcher().begin(ClaimPool(place_.position));
+    }
+  }
+}
+
+void Job::Async::change_members(const Settlement& settlement, const std::vector<Knowledge>& all) {
+  for (const Worker& lost : missing(members_, settlement.workers)) {
+    tell("death", lost.id, lost.name);
+  }
+  members_ = settlement.workers;
+  workers_ = static_cast<int>(std::ranges::count_if(all, &Knowledge::trains));
+  options_.async.servers = size() - workers_;
+  if (workers_ == 0) {
+    throw Error("all workers are lost; the servers alone have nothing to do");
+  }
+  peers_ = gather_peers(membership_->group());
+}
+
+Controller Job::Async::controller_of_survivors(const std::vector<Knowledge>& all) const {
+  Controller controller = make_controller(options_, roster_.empty() ? controller_.roster().workers : roster_);
+  for (const Knowledge& one : all) {
+    if (!one.learning.empty()) {
+      controller.restore(State::parse(one.learning));
+      break;
+    }
+  }
+  controller.change_workers({members_.begin(), members_.begin() + workers_});
+  return controller;
+}
+
+// Records that somebody has, and updates that came to a server without a record, since the desk is lost.
+void Job::Async::learn_what_was_used(const std::vector<Knowledge>& all) {
+  const auto& most = std::ranges::max(all, {}, [](const Knowledge& one) { return std::ranges::count(one.news, '\n'); });
+  std::istringstream lines(most.news);
+  const std::size_t known = known_news_.size();
+  std::size_t number = 0;
+  for (std::string line; std::getline(lines, line); ++number) {
+    if (number >= known) {
+      take_news(line);
+    }
+  }
+  const auto is_held = [&](const Interval& positions) {
+    return std::ranges::any_of(all, [&](const Knowledge& one) { return one.held() == positions; });
+  };
+  for (const Knowledge& one : all) {
+    for (std::size_t i = 0; i + 2 < one.arrivals.size(); i += 3) {
+      const Interval positions{.first = one.arrivals[i + 1], .last = one.arrivals[i + 2]};
+      if (!covers(*ledger_, positions) && !is_held(positions)) {
+        StepRecord record{.step = next_record_, .epoch = place_.epoch, .position = positions.first};
+        record.workers = {{.id = static_cast<WorkerId>(one.arrivals[i]), .batch = positions.size()}};
+        record.staleness = 0;
+        take_news(to_json(record) + "\n");
+      }
+    }
+  }
+  if (phase_ == Phase::kFree && report_.finished && covers(*ledger_, {.first = order_.first, .last = order_.last})) {
+    report_ = {};  // the desk had it
+  }
+}
+
+ClaimPool Job::Async::claims_left(const std::vector<Knowledge>& all) const {
+  Ledger begun = *ledger_;
+  std::vector<const Knowledge*> at_work;
+  for (const Knowledge& one : all) {
+    if (one.held().size() > 0 && !covers(*ledger_, one.held())) {
+      begun.stage({.positions = one.held(), .worker = one.worker});
+      at_work.push_back(&one);
+    }
+  }
+  begun.commit();
+  const std::vector<Interval> intervals = begun.intervals();
+  const std::int64_t reached = intervals.empty() ? place_.position : intervals.back().last;
+  ClaimPool pool(reached);
+  for (const Interval& gap : begun.gaps()) {
+    if (gap.first < reached) {
+      pool.give_back(gap);
+    }
+  }
+  for (const Knowledge* one : at_work) {
+    pool.hold(one->worker, one->held());
+  }
+  return pool;
+}
+
+// By piece: the server that has it from now on.
+std::vector<int> Job::Async::share_out_lost_pieces(const std::vector<Knowledge>& all) {
+  const server::Layout& layout = client_->layout();
+  std::vector<int> server_of(layout.pieces.size(), -1);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    for (const std::int64_t piece : all[rank].pieces) {
+      server_of[static_cast<std::size_t>(piece)] = static_cast<int>(rank) - first_server();
+    }
+  }
+  const auto freshest = std::ranges::max_element(all, {}, &Knowledge::pulled_at);
+  const int root = static_cast<int>(freshest - all.begin());
+  std::int64_t lost = 0;
+  for (std::size_t i = 0; i < server_of.size(); ++i) {
+    if (server_of[i] >= 0) {
+      continue;
+    }
+    server_of[i] = static_cast<int>(lost++ % server_count());
+    const server::Piece& piece = layout.pieces[i];
+    const at::Tensor values = client_->values()[piece.strip].narrow(0, piece.first, piece.size()).clone();
+    c10d::BroadcastOptions from;
+    from.rootRank = root;
+    std::vector<at::Tensor> tensors{values};
+    membership_->group()->broadcast(tensors, from)->wait();
+    if (first_server() + server_of[i] == rank()) {
+      kept_.emplace(static_cast<std::int64_t>(i), serve(layout, i, values));
+    }
+  }
+  if (lost > 0) {
+    warn(
+        std::to_string(lost) + " of " + std::to_string(server_of.size()) +
+        " pieces of the parameters are lost; they go on as " + members_[static_cast<std::size_t>(root)].name +
+        " pulled them last, and what the optimizer had learned of them starts anew");
+  }
+  client_->forget_sent();
+  for (auto& [number, piece] : kept_) {
+    piece.forget_updates();
+  }
+  return server_of;
+}
+
+}  // namespace isochron

@@ -1,0 +1,14 @@
+// Where the processes of a group are, for errors and for killing one that does not answer.
+#pragma once
+
+#include <vector>
+
+#include "isochron/comm/error.h"
+#include "isochron/engine/exchange.h"
+
+namespace isochron {
+
+// Collective. By rank.
+std::vector<Peer> gather_peers(const Group& group);
+
+}  // namespace isochron

@@ -1,0 +1,28 @@
+// What the optimizers of a sharded parameter server have learned, in the form of the user's own optimizer and back, so
+// that a checkpoint is the same whichever way a job trains.
+#pragma once
+
+#include "isochron/engine/exchange.h"
+#include "isochron/server/layout.h"
+#include "isochron/server/parameter_server.h"
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace isochron {
+
+// Local: the pieces' optimizers go on from what `whole` has learned.
+void spread_optimizer_state(
+    const torch::optim::Optimizer& whole, const server::Layout& layout, server::ParameterServer::Pieces& pieces);
+
+// Collective, at a meeting: `whole` learns what all pieces have. `pieces`: of this rank's server, null if it has none;
+// server n is rank `first_server` + n.
+void gather_optimizer_state(
+    const Group& group,
+    int first_server,
+    const server::Layout& layout,
+    server::ParameterServer::Pieces* pieces,
+    torch::optim::Optimizer& whole);
+
+}  // namespace isochron

@@ -1,0 +1,58 @@
+// A piece of the parameters on its server: the values, and the optimizer that moves them.
+//
+// Updates are applied in the order in which they come, each once, however often it is sent. In rounds (s = 0) the
+// gradients of a round are added up, weighted by their samples, and applied as one. Values that are on their way to a
+// worker are not touched: an update that comes meanwhile moves a copy. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include <ATen/core/Tensor.h>
+
+#include "isochron/core/staleness/clock_table.h"
+#include "isochron/server/protocol.h"
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace isochron::server {
+
+class ServedPiece {
+ public:
+  // `optimizer` moves `values`, which is flat and belongs to this from now on.
+  ServedPiece(at::Tensor values, std::unique_ptr<torch::optim::Optimizer> optimizer, bool rate_by_staleness);
+  ServedPiece(ServedPiece&&) noexcept;
+  ~ServedPiece();
+
+  // `gradient` is flat; it is used up. The staleness of the update; -1: it had been applied before.
+  std::int64_t apply(const Push& push, const at::Tensor& gradient);
+  // The present values, which stay as they are as long as somebody holds them.
+  at::Tensor pull(WorkerId worker);
+
+  std::int64_t updates() const { return updates_; }  // gradients that were taken in
+  void forget_updates() { updates_ = 0; }
+  std::int64_t rounds() const { return rounds_; }
+  const at::Tensor& values() const { return values_; }
+  torch::optim::Optimizer& optimizer() { return *optimizer_; }
+
+ private:
+  void step(const at::Tensor& gradient, double rate);
+  void add_to_round(const Push& push, const at::Tensor& gradient);
+  // The worker's iteration that is to come.
+  std::int64_t& enter(WorkerId worker);
+
+  at::Tensor values_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  bool rate_by_staleness_;
+  ClockTable clocks_{std::nullopt};        // who has seen which updates
+  std::map<WorkerId, std::int64_t> next_;  // by worker: the iteration that is to come
+  std::int64_t updates_ = 0;
+  at::Tensor round_sum_;
+  std::int64_t round_samples_ = 0;  // in it
+  std::int64_t rounds_ = 0;
+};
+
+}  // namespace isochron::server
