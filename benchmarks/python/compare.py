@@ -22,14 +22,23 @@ from torch import nn
 import isochron.torch as isochron
 
 
-def solo(share, seconds):
+def solo(share, seconds, device, large):
     """Samples a second of this worker with nothing to exchange."""
-    model = network()
-    x, y = pictures(share).tensors
-    nn.functional.cross_entropy(model(x), y).backward()
+    if large and device == "cpu":
+        share = min(share, 32)  # enough to keep it busy, and a second's work
+    model = network(device, large)
+    x, y = (tensor.to(device) for tensor in pictures(share).tensors)
+
+    def compute():
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        if device != "cpu":
+            torch.cuda.synchronize()
+
+    compute()
     start, count = time.perf_counter(), 0
     while time.perf_counter() - start < seconds:
-        nn.functional.cross_entropy(model(x), y).backward()
+        compute()
         count += 1
     return share * count / (time.perf_counter() - start)
 
@@ -40,18 +49,23 @@ def main():
     parser.add_argument("--policies", default="uniform,omnilearn,lb-bsp,isochron,oracle")
     parser.add_argument("--turns", type=int, default=4, help="of each, after the first, which does not count")
     parser.add_argument("--steps", type=int, default=10, help="of a turn")
+    parser.add_argument("--device", default="cpu", help="of this worker")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--large", action="store_true", help="a network for GPUs")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    job = isochron.Job(global_batch=options.batch)  # makes the group from what the launcher says
+    torch.set_num_threads(options.threads)
+    kind = {"device": options.device, "large": options.large}
+    # Makes the group from what the launcher says. NCCL refuses workers that share a GPU, and knows no CPU.
+    job = isochron.Job(global_batch=options.batch, device=options.device, backend="gloo")
     dist.barrier()
     speeds = [None] * job.size
-    dist.all_gather_object(speeds, solo(options.batch // job.size, 6.0))
+    dist.all_gather_object(speeds, solo(options.batch // job.size, 6.0, **kind))
     dataset = pictures(options.batch * 40)
     oracle = "static:weights=" + "/".join(f"{speed:.1f}" for speed in speeds)
-    loops = {"ddp": stock(dataset, options.batch)}
+    loops = {"ddp": stock(dataset, options.batch, **kind)}
     for policy in options.policies.split(","):
-        loops[policy] = ours(dataset, options.batch, oracle if policy == "oracle" else policy)
+        loops[policy] = ours(dataset, options.batch, oracle if policy == "oracle" else policy, **kind)
     rates = {name: [] for name in loops}
     for turn in range(options.turns + 1):
         for name in loops:

@@ -245,11 +245,12 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
     const Statistics batch{saved[2], saved[3], context->saved_data["count"].toDouble()};
     const at::Tensor weight = as_type_of(batch.mean, saved[1]);
     const double eps = context->saved_data["eps"].toDouble();
-    // With statistics held fixed: sum dy xhat and sum dy. On GPUs the saved form of them is asked for, on CPUs not.
+    // With statistics held fixed: sum dy xhat and sum dy. On GPUs the saved form of them is asked for, and a weight,
+    // though neither sum depends on it; on CPUs not.
     const auto [none, by_weight, by_bias] = at::native_batch_norm_backward(
         gradients[0],
         input,
-        weight,
+        weight.defined() ? weight : at::ones_like(batch.mean),
         batch.mean,
         batch.variance,
         batch.mean,

@@ -1,11 +1,12 @@
 // Jobs whose workers compute on GPUs, or some on GPUs and some on CPUs. Four ranks share what GPUs there are; without
 // one these tests are skipped.
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
 #include "tests/ranks/group.h"
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/torch.h>
 
@@ -89,6 +90,63 @@ TEST_F(CudaTest, AJobOnGpusTrainsLikeOneOnCpus) {
 TEST_F(CudaTest, WorkersOnGpusAndCpusMayMix) {
   const auto on_cpus = train(torch::kCPU);
   EXPECT_LT(distance(train(world_rank() % 2 == 0 ? torch::kCUDA : torch::kCPU), on_cpus), 1e-3);
+}
+
+constexpr std::int64_t kPiece = 16 << 20;
+
+// Bytes that this process gets from the GPU before it is refused more.
+std::int64_t memory_of_gpu() {
+  std::vector<at::Tensor> pieces;
+  try {
+    while (true) {
+      pieces.push_back(torch::empty({kPiece}, torch::TensorOptions(torch::kByte).device(torch::kCUDA)));
+    }
+  } catch (const c10::OutOfMemoryError&) {
+    return kPiece * static_cast<std::int64_t>(pieces.size());
+  }
+}
+
+// Rank 1 has half a hundredth of the GPU, and every sample takes a twelfth of that: of its 16 samples 12 may fit.
+TEST_F(CudaTest, MemoryThatRunsOutLowersTheCeilingOfThatWorkerOnly) {
+  std::int64_t appetite = 0;
+  if (world_rank() == 1) {
+    setenv("PYTORCH_CUDA_ALLOC_CONF", "per_process_memory_fraction:0.005", 1);  // read when the GPU is first used
+    appetite = memory_of_gpu() / 12;
+  }
+  std::vector<EventRecord> events;
+  std::vector<std::int64_t> batches;
+  auto model = make_model();
+  model->to(torch::kCUDA);
+  torch::optim::SGD optimizer(model->parameters(), 0.05);
+  Job job(
+      {.global_batch = 64,
+       .policy = "static:weights=1/1/1/1",
+       .device = torch::kCUDA,
+       .on_event = [&](const EventRecord& event) { events.push_back(event); }});
+  job.prepare(*model, optimizer);
+  const std::shared_ptr dataset =
+      data::synthetic_images({.samples = 640, .classes = 4, .channels = 1, .height = 8, .width = 8});
+  for (const Batch& batch : job.loader(dataset)) {
+    const bool done = job.backward(batch, [&](const at::Tensor& x, const at::Tensor& y) {
+      const at::Tensor working_space = torch::empty({x.size(0), appetite}, x.options().dtype(torch::kByte));
+      return torch::nn::functional::cross_entropy(model->forward(x), y);
+    });
+    if (done) {
+      batches.push_back(batch.data.size(0));
+    }
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  EXPECT_THAT(batches, ::testing::SizeIs(10));
+  ASSERT_THAT(events, ::testing::Not(::testing::IsEmpty()));
+  for (const EventRecord& event : events) {
+    EXPECT_EQ(event.event, "out-of-memory");
+    EXPECT_EQ(event.worker, 1);
+  }
+  if (world_rank() == 1) {
+    EXPECT_THAT(batches, ::testing::Each(::testing::Lt(13)));
+  }
+  EXPECT_TRUE(job.ledger().complete());
 }
 
 }  // namespace

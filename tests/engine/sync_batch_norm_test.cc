@@ -68,8 +68,13 @@ torch::Device my_device() {
 
 // A worker: a model, its optimizer and the exchange of gradients and of statistics.
 struct Worker {
-  Worker(torch::nn::Sequential its_model, torch::Device its_device) : model(std::move(its_model)), device(its_device) {
+  Worker(torch::nn::Sequential its_model, torch::Device its_device)
+      : model(on(its_device, std::move(its_model))), device(its_device) {}
+
+  // Before anything hooks its parameters, which another device would undo.
+  static torch::nn::Sequential on(torch::Device device, torch::nn::Sequential model) {
     model->to(device);
+    return model;
   }
 
   // One step on this rank's share; returns the loss. Without samples a stand-in takes their place.
@@ -99,10 +104,10 @@ struct Worker {
   torch::optim::SGD optimizer{model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9)};
 };
 
-double mean_of_ranks(const at::Tensor& value) {
-  double sum = value.item<double>();
-  MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-  return sum / testing::world_size();
+double mean_of_ranks(const at::Tensor& value, c10d::ProcessGroup& group) {
+  std::vector<at::Tensor> sum{value.to(torch::kCPU, torch::kDouble)};
+  group.allreduce(sum)->wait();
+  return sum[0].item<double>() / testing::world_size();
 }
 
 // Largest relative difference from one process over a few steps, of gradients, running statistics and losses.
@@ -117,7 +122,7 @@ double error(at::ScalarType type, const Split& split, bool synchronise) {
     const at::Tensor expected = torch::nn::functional::cross_entropy(single->forward(all.inputs), all.targets);
     expected.backward();
     optimizer.step();
-    const double loss = mean_of_ranks(worker.train(all, split, synchronise));
+    const double loss = mean_of_ranks(worker.train(all, split, synchronise), *worker.group);
     worst = std::max(
         {worst,
          relative_error(gradients(worker.model->parameters()), gradients(single->parameters())),

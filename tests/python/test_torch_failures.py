@@ -47,6 +47,14 @@ def test_memory_that_runs_out_costs_one_worker_its_ceiling_and_nobody_a_sample(t
     assert [step for step, _ in results[0]["seen"]] == list(range(12))
 
 
+def test_memory_may_run_out_several_times_in_a_row(trio):
+    results = trio.run("survive", how="memory", victim=2, when=4, holds=1)
+    check_survivors(results)
+    for result in results:
+        assert result["events"] == [("out-of-memory", 2)] * 3
+    assert [batch for _, batch in results[2]["seen"]] == [4] * 4 + [1] * 8
+
+
 def test_a_time_out_names_rank_and_host(nursery):
     from ranks import Ranks
 

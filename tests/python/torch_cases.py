@@ -10,6 +10,7 @@ import isochron.torch as isochron
 import torch_models as models
 from isochron._core import Sampler
 from torch_feature_cases import *  # noqa: F403
+from torch_gpu_cases import *  # noqa: F403
 
 
 def flat(model, buffers=True):

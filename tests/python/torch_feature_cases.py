@@ -346,7 +346,7 @@ def balance(steps=15):
 # Failures.
 
 
-def survive(how, victim, when, steps=12, timeout=300.0, accumulate=1):
+def survive(how, victim, when, steps=12, timeout=300.0, accumulate=1, holds=3):
     """Trains while something happens to one rank; where the others end against one process, and what they saw."""
     import os
     import signal
@@ -360,7 +360,7 @@ def survive(how, victim, when, steps=12, timeout=300.0, accumulate=1):
     me = dist.get_rank()
     seen = []
     for x, y in job.loader(models.Images(size=24 * steps)):
-        limit = 3 if how == "memory" and me == victim and job.step >= when else 10**9
+        limit = holds if how == "memory" and me == victim and job.step >= when else 10**9
 
         def loss(x=x, y=y, limit=limit):
             output = model(x)

@@ -103,6 +103,7 @@ class Job(Standing):
         self._items = 0.0
         self._loss: torch.Tensor | None = None
         self._finished = 0.0
+        self._waited = 0.0  # of it, in exchanges inside forward and backward
         self._failed_batch = 0  # memory did not hold it
         self._attempts = 0  # at the step under way that failed though nobody was lost
         self._record: StepRecord | None = None
@@ -252,7 +253,7 @@ class Job(Standing):
         if scaler is not None:
             scaled = scaler.scale(scaled)
         scaled.backward(**arguments)
-        self._stopwatch.stop()
+        self._stop_clock()
         self._rethrow_failure()
         if self._group.counts and self._synchronises:
             self._divide_by_counts()
@@ -387,10 +388,15 @@ class Job(Standing):
                     torch._dynamo.maybe_mark_dynamic(tensor, 0)
         return batch
 
+    def _stop_clock(self) -> None:
+        """Backward is over. While this worker waited inside it, its GPU had nothing to do either."""
+        self._stopwatch.stop()
+        self._waited = self._world.take_waited()
+
     def _measure(self, count: float) -> Report:
         assert self._share is not None
-        waited = self._world.take_waited()
-        seconds = max(self._stopwatch.seconds() - (waited if self.device.type == "cpu" else 0.0), 0.0)
+        waited = self._waited
+        seconds = max(self._stopwatch.seconds() - waited, 0.0)
         signal = self._signals.received() if self._signals is not None else 0
         return Report(
             batch=self._my_batch,
@@ -418,7 +424,7 @@ class Job(Standing):
             if not self._scales_itself:
                 raise Error("the loader went on to the next step before backward()")
             self._finished = self._now()
-            self._stopwatch.stop()
+            self._stop_clock()
             self._items, self._loss = 0.0, None
             self._phase = Phase.COMPUTED
         self._rate.restore()

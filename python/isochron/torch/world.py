@@ -80,6 +80,7 @@ class World:
         self._meeting = Meeting(store, _launcher_marks() or store, self.me, timeout)
         self.members = self._meeting.introduce(list(range(dist.get_world_size())))
         self._backend = dist.get_backend()
+        self._marks: list[Any] = []  # groups of this worker alone
         self._own_groups = "nccl" not in str(dist.get_backend_config()).lower()
         self.elastic = self._own_groups and elastic is not False
         self._make_groups()
@@ -96,6 +97,10 @@ class World:
         ranks = [peer.rank for peer in self.members]
         timeout = timedelta(seconds=self._timeout)
         first = len(ranks) == dist.get_world_size() and self._meeting.generation == 0
+        # torch names a later group by its members and the number of groups that there are. As many more in every
+        # generation as we make keep apart those of the same members, which would find each other's old addresses.
+        while len(self._marks) < 2 * self._meeting.generation:
+            self._marks.append(dist.new_group([self.me.rank], backend="gloo", use_local_synchronization=True))
         # Only the members of a later group can be asked to take part in making it.
         arguments: dict[str, Any] = {"ranks": ranks, "timeout": timeout, "use_local_synchronization": not first}
         self.control = dist.new_group(backend="gloo", **arguments)
@@ -121,7 +126,7 @@ class World:
         while True:
             self.members, standings, late = self._meeting.gather(self.members, standing, suspects)
             try:
-                self._make_groups()
+                self._guard("new groups", self._make_groups)
                 self.barrier()
             except PeerError as error:  # lost another one
                 log.warning("%s", error)
