@@ -35,8 +35,8 @@ void watch_the_end(int status, void* /*argument*/) {
   }).detach();
 }
 
-// To a worker that joined, or from it, MPI writes through sockets, and by default a write to one that has just died ends
-// the writer too. As an error it is what MPI expects.
+// To a worker that joined, or from it, MPI writes through sockets, and by default a write to one that has just died
+// ends the writer too. As an error it is what MPI expects.
 void outlive_broken_connections() {
   if (const auto chosen = std::signal(SIGPIPE, SIG_IGN); chosen != SIG_DFL) {
     std::signal(SIGPIPE, chosen);

@@ -81,9 +81,9 @@ World::World(MPI_Comm members, WorldOptions options) : options_(std::move(option
   adopt({.comm = members, .backend = make_mpi_backend(members, backend_options())});
 }
 
-// Where others end first, the thread that drives MPI may wait for ever for a lock that it holds itself (Open MPI 5.0.11:
-// mca_btl_tcp_frag_recv, through mca_pml_ob1_revoke_comm, to mca_btl_tcp_endpoint_send). It is left behind then, and
-// what this process has to do after the job is done all the same.
+// Where others end first, the thread that drives MPI may wait for ever for a lock that it holds itself (Open MPI
+// 5.0.11: mca_btl_tcp_frag_recv, through mca_pml_ob1_revoke_comm, to mca_btl_tcp_endpoint_send). It is left behind
+// then, and what this process has to do after the job is done all the same.
 World::~World() {
   std::packaged_task<void()> part([group = std::move(group_), backend = std::move(backend_), comm = comm_]() mutable {
     group.reset();
