@@ -35,9 +35,18 @@ void watch_the_end(int status, void* /*argument*/) {
   }).detach();
 }
 
+// To a worker that joined, or from it, MPI writes through sockets, and by default a write to one that has just died
+// ends the writer too. As an error it is what MPI expects.
+void outlive_broken_connections() {
+  if (const auto chosen = std::signal(SIGPIPE, SIG_IGN); chosen != SIG_DFL) {
+    std::signal(SIGPIPE, chosen);
+  }
+}
+
 }  // namespace
 
 MpiSession::MpiSession() {
+  outlive_broken_connections();
   // Open MPI's other algorithms for the non-blocking all-reduce need twice the time for large messages. Other
   // implementations ignore the variable; a value from mpirun --mca or the user's environment wins.
   setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "3", /*overwrite=*/0);
@@ -63,6 +72,7 @@ void MpiSession::end_in_time() {
 }
 
 void start_mpi() {
+  outlive_broken_connections();
   int initialized = 0;
   MPI_Initialized(&initialized);
   if (initialized == 0) {

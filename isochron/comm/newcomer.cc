@@ -23,7 +23,8 @@ using Clock = std::chrono::steady_clock;
 // Of a process that was started just before the job ended.
 constexpr auto kTimeToArrive = std::chrono::seconds(10);
 
-// From "come" to a communicator of everybody, at most. All are between two steps then.
+// Of both sides, once each knows of the other: from its start to a communicator of the first worker and the newcomer,
+// and from "come", when all are between two steps, to one of everybody.
 constexpr auto kTimeToMerge = std::chrono::seconds(30);
 
 constexpr int kFirst = 0;  // on the bridge
@@ -108,7 +109,7 @@ class Deadline {
           std::unique_lock lock(mutex_);
           over_.wait_for(lock, stop, patience, [] { return false; });
           if (!stop.stop_requested()) {
-            std::cerr << "isochron: the job has gone on without this worker, which was about to join it\n";
+            std::cerr << "isochron: the job goes on without this worker, which was about to join it, or has ended\n";
             std::_Exit(EXIT_FAILURE);
           }
         }) {}
@@ -226,6 +227,8 @@ std::unique_ptr<Admission> Admission::take() {
   }
   MpiSession::end_in_time();
   MPI_Comm_set_errhandler(parent, MPI_ERRORS_RETURN);
+  // Whoever has started us may have ended since.
+  const Deadline deadline(kTimeToMerge);
   return std::unique_ptr<Admission>(new Admission(merged(parent, /*is_new=*/true)));
 }
 

@@ -22,6 +22,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kNewsTime = std::chrono::milliseconds(20);
 
+// What it may take to let go of the others.
+constexpr auto kTimeToPart = std::chrono::seconds(10);
+
 std::string this_host() {
   std::string name(MPI_MAX_PROCESSOR_NAME, '\0');
   int length = 0;
@@ -78,9 +81,20 @@ World::World(MPI_Comm members, WorldOptions options) : options_(std::move(option
   adopt({.comm = members, .backend = make_mpi_backend(members, backend_options())});
 }
 
+// Where others end first, the thread that drives MPI may wait for ever for a lock that it holds itself (Open MPI
+// 5.0.11: mca_btl_tcp_frag_recv, through mca_pml_ob1_revoke_comm, to mca_btl_tcp_endpoint_send). It is left behind
+// then, and what this process has to do after the job is done all the same.
 World::~World() {
-  drop_group();
-  MPI_Comm_free(&comm_);
+  std::packaged_task<void()> part([group = std::move(group_), backend = std::move(backend_), comm = comm_]() mutable {
+    group.reset();
+    backend.reset();
+    MPI_Comm_free(&comm);
+  });
+  const std::future<void> parted = part.get_future();
+  std::thread(std::move(part)).detach();
+  if (parted.wait_for(kTimeToPart) != std::future_status::ready) {
+    MpiSession::end_in_time();
+  }
 }
 
 int World::rank() const {

@@ -7,6 +7,7 @@
 // (steps), name, pace (ms that a step takes at least), await (workers without whom each of the last ten steps takes a
 // second more), memory (samples that it holds), appetite (MiB that a sample takes while its loss is computed). A fault
 // comes once, in that step of the worker with that id; in the first worker if it is "first".
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -174,6 +175,7 @@ class Subject {
       write(
           "event " + std::to_string(event.step) + " " + event.event + " " + std::to_string(event.worker) + " " +
           event.words);
+      note_join(event);
     };
     options.warn = [this](const std::string& words) { write("warning " + words); };
     options.join_requests = [this]() -> std::optional<JoinRequest> {
@@ -191,12 +193,22 @@ class Subject {
     return std::to_string(job_.controller().roster().workers[static_cast<std::size_t>(job_.rank())].id);
   }
 
+  // Another first worker does not ask again for those who have come.
+  void note_join(const EventRecord& event) {
+    for (const Fault& fault : script_.faults) {
+      if (fault.what == "join" && event.event == "join" && event.words == "joined-at-" + std::to_string(fault.step)) {
+        taken_[&fault] = true;
+      }
+    }
+  }
+
   // The fault that is due here, once.
   const Fault* take(const std::string& what) {
     for (const Fault& fault : script_.faults) {
       const bool mine = fault.worker == my_id() || (fault.worker == "first" && job_.is_first());
       // A request to join may come late, since it is looked at between steps only.
-      const bool due = what == "join" ? job_.step() >= fault.step : job_.step() == fault.step;
+      const bool due =
+          what == "join" ? job_.step() >= fault.step && fault.step >= first_step_ : job_.step() == fault.step;
       if (fault.what == what && mine && due && !taken_[&fault]) {
         taken_[&fault] = true;
         return &fault;
@@ -253,6 +265,7 @@ class Subject {
   }
 
   void one_step(const Batch& batch) {
+    first_step_ = std::min(first_step_, job_.step());
     die_if("forward");
     if (take("stop") != nullptr) {
       raise(SIGSTOP);
@@ -266,7 +279,8 @@ class Subject {
     die_soon_if("reduce");
     const std::int64_t wanted = job_.step();
     const bool happened = job_.backward(batch, [this](const at::Tensor& data, const at::Tensor& target) {
-      if (std::exchange(failing_, false)) {
+      // With a single sample there would be nothing smaller to try, and the worker would end.
+      if (std::exchange(failing_, false) && data.size(0) > 1) {
         at::empty({std::int64_t{1} << 46});
       }
       return loss(data, target);
@@ -328,6 +342,7 @@ class Subject {
   std::ofstream log_;
   std::map<const Fault*, bool> taken_;
   double seconds_per_sample_ = 0.0;
+  std::int64_t first_step_ = std::numeric_limits<std::int64_t>::max();  // of this worker
   bool failing_ = false;
   std::int64_t always_nan_ = -1;
   std::int64_t nan_gradient_ = -1;
