@@ -111,7 +111,7 @@ class Client:
                 if connection.seat.rank not in failure.ranks:
                     with suppress(PeerError):
                         connection.send({"do": "alarm", "failure": failure.to_words()})
-            raise failure.error() from error
+            raise failure.error() from (None if str(error) == failure.words else error)
 
     def close(self, orderly: bool = True) -> None:
         """Without a goodbye the others take this worker for lost."""
