@@ -8,8 +8,9 @@
 
 namespace isochron::python {
 
-void bind_policy(nanobind::module_& module);  // who takes part, the controller, memory ceilings
-void bind_sample(nanobind::module_& module);  // the sampler and the ledger
-void bind_trace(nanobind::module_& module);   // the run log
+void bind_policy(nanobind::module_& module);    // who takes part, the controller, memory ceilings
+void bind_sample(nanobind::module_& module);    // the sampler and the ledger
+void bind_dispatch(nanobind::module_& module);  // who computes what next, out of step
+void bind_trace(nanobind::module_& module);     // the run log
 
 }  // namespace isochron::python

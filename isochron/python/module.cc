@@ -9,5 +9,6 @@ NB_MODULE(_core, module) {
   [[maybe_unused]] const nb::exception<isochron::InvariantError> defect(module, "InvariantError", PyExc_AssertionError);
   isochron::python::bind_policy(module);
   isochron::python::bind_sample(module);
+  isochron::python::bind_dispatch(module);
   isochron::python::bind_trace(module);
 }

@@ -12,10 +12,10 @@
 #include "isochron/core/policy/controller.h"
 #include "isochron/core/policy/memory_ceilings.h"
 #include "isochron/core/policy/registry.h"
-#include "isochron/core/rate/rate.h"
 #include "isochron/core/telemetry.h"
 #include "isochron/core/worker.h"
 #include "isochron/python/bind.h"
+#include "isochron/python/make_controller.h"
 #include "isochron/python/state_bytes.h"
 
 namespace nb = nanobind;
@@ -137,11 +137,8 @@ void bind_controller(nb::module_& module) {
              const std::string& rate,
              std::int64_t reference_batch,
              double warmup_steps) {
-            const RateOptions options{
-                .rule = parse_rate_rule(rate), .reference_batch = reference_batch, .warmup_steps = warmup_steps};
-            new (self) Controller(
-                {.workers = std::move(workers), .global_batch = global_batch},
-                {.policy = std::move(policy), .rate = options});
+            new (self) Controller(make_controller(
+                std::move(workers), global_batch, std::move(policy), rate, reference_batch, warmup_steps));
           },
           nb::arg("workers"),
           nb::arg("global_batch"),

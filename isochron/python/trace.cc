@@ -36,6 +36,7 @@ RunHeader make_header(
     std::int64_t samples_per_epoch,
     std::string model,
     std::string dataset,
+    std::string sync,
     const std::vector<Member>& workers) {
   RunHeader header{
       .program = std::move(program),
@@ -45,7 +46,8 @@ RunHeader make_header(
       .seed = seed,
       .samples_per_epoch = samples_per_epoch,
       .model = std::move(model),
-      .dataset = std::move(dataset)};
+      .dataset = std::move(dataset),
+      .sync = std::move(sync)};
   if (const char* const cluster = std::getenv(io::kClusterVariable)) {
     header.cluster = cluster;
   }
@@ -92,7 +94,8 @@ void write_step(
     bool changed,
     const std::string& reason,
     std::string words,
-    double loss) {
+    double loss,
+    std::int64_t staleness) {
   log.write(StepRecord{
       .step = step,
       .epoch = epoch,
@@ -104,7 +107,8 @@ void write_step(
       .changed = changed,
       .reason = parse_reason(reason),
       .words = std::move(words),
-      .loss = loss});
+      .loss = loss,
+      .staleness = staleness});
 }
 
 void bind_opening(nb::class_<RunLogFile>& log) {
@@ -119,6 +123,7 @@ void bind_opening(nb::class_<RunLogFile>& log) {
          std::int64_t samples_per_epoch,
          std::string model,
          std::string dataset,
+         std::string sync,
          const std::vector<Member>& workers,
          bool go_on) {
         new (self) RunLogFile(
@@ -131,6 +136,7 @@ void bind_opening(nb::class_<RunLogFile>& log) {
                 samples_per_epoch,
                 std::move(model),
                 std::move(dataset),
+                std::move(sync),
                 workers),
             go_on ? RunLogFile::Start::kContinue : RunLogFile::Start::kAnew);
       },
@@ -143,6 +149,7 @@ void bind_opening(nb::class_<RunLogFile>& log) {
       nb::arg("samples_per_epoch"),
       nb::arg("model"),
       nb::arg("dataset"),
+      nb::arg("sync") = "",
       nb::arg("workers"),
       nb::arg("go_on"));
   log.def_prop_ro("continued", &RunLogFile::continued);
@@ -164,7 +171,8 @@ void bind_steps(nb::class_<RunLogFile>& log) {
       nb::arg("changed"),
       nb::arg("reason"),
       nb::arg("words"),
-      nb::arg("loss"));
+      nb::arg("loss"),
+      nb::arg("staleness") = -1);
 }
 
 void bind_events(nb::class_<RunLogFile>& log) {

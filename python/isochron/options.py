@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from isochron._core import NO_LIMIT
 
-SYNCS = ("bsp",)
-LATER_SYNCS = ("asp", "ssp")
+ALL_SYNCS = ("bsp", "asp", "ssp")
+STANDARD_STALENESS = 3
 LAST_BATCHES = ("keep", "drop")
+PUSH_RATES = ("none", "batch-linear", "batch-sqrt", "staleness", "batch-linear+staleness", "batch-sqrt+staleness")
 RATES = ("none", "linear", "sqrt", "legw")
 WEIGHTINGS = ("exact", "mean")
 
@@ -21,12 +22,16 @@ class SharedOptions:
     """A framework's JobOptions add what only it has."""
 
     PLACE: ClassVar[str]  # in errors
+    SYNCS: ClassVar[tuple[str, ...]] = ("bsp",)  # that it knows
     NUMBERS: ClassVar[tuple[str, ...]]  # permitted
 
     # What the workers share; all must give the same.
     global_batch: int  # B, 1 or more
     policy: str = "isochron"  # with options after a colon: "omnilearn:dead-band=0.1"
-    sync: str = "bsp"
+    sync: str = "bsp"  # all in step; "asp": everybody goes on alone; "ssp": at most `staleness` ahead of the slowest
+    staleness: int | None = None  # ssp: iterations, 0 or more; None: 3
+    push_rate: str = "none"  # asp, ssp: how an update's rate follows its batch and its staleness
+    momentum_correction: bool = False  # asp, ssp: less momentum, since asynchrony adds some
     seed: int = 0  # of the order of the samples
     last_batch: str = "keep"  # the last step of an epoch takes what is left; "drop": it is left out
     rate: str = "none"  # how the learning rate follows B: none, linear, sqrt, legw
@@ -50,14 +55,15 @@ class SharedOptions:
 
     def validate(self) -> None:
         """Raises ValueError naming the field, the value and what is permitted."""
-        if self.sync in LATER_SYNCS:
-            raise ValueError(f"sync is '{self.sync}'; permitted {self.PLACE} so far: {', '.join(SYNCS)}")
+        if self.sync in ALL_SYNCS and self.sync not in self.SYNCS:
+            raise ValueError(f"sync is '{self.sync}'; permitted {self.PLACE} so far: {', '.join(self.SYNCS)}")
         if self.rate == "adascale":
             raise ValueError(f"rate is 'adascale'; permitted in Python so far: {', '.join(RATES)}")
         for name, permitted in (
-            ("sync", SYNCS),
+            ("sync", self.SYNCS),
             ("last_batch", LAST_BATCHES),
             ("rate", RATES),
+            ("push_rate", PUSH_RATES),
             ("numbers", self.NUMBERS),
             ("weighting", WEIGHTINGS),
         ):
@@ -70,11 +76,40 @@ class SharedOptions:
                 raise ValueError(f"{name} is {value!r}; permitted: a whole number, {least} or more")
         if not self.timeout > 0:
             raise ValueError(f"timeout is {self.timeout!r}; permitted: seconds above 0")
+        self._validate_asynchrony()
+
+    def _validate_asynchrony(self) -> None:
+        """What is said of it must not be said in vain, and what needs a global step must not be asked for with it."""
+        if self.staleness is not None and self.sync != "ssp":
+            raise ValueError(f"staleness is {self.staleness!r} with sync '{self.sync}'; permitted: with sync 'ssp'")
+        whole = isinstance(self.staleness, int) and not isinstance(self.staleness, bool)
+        if self.staleness is not None and (not whole or self.staleness < 0):
+            raise ValueError(f"staleness is {self.staleness!r}; permitted: a whole number, 0 or more")
+        for name in ("push_rate", "momentum_correction"):
+            value = getattr(self, name)
+            if value not in ("none", False) and not self.asynchronous:
+                raise ValueError(f"{name} is {value!r} with sync '{self.sync}'; permitted: with sync 'asp' or 'ssp'")
+        if self.asynchronous and self.weighting != "exact":
+            raise ValueError(f"weighting is '{self.weighting}' with sync '{self.sync}'; permitted: exact")
+        if self.asynchronous and self.min_batch < 1:
+            raise ValueError(f"min_batch is {self.min_batch} with sync '{self.sync}'; permitted: 1 or more")
+
+    @property
+    def asynchronous(self) -> bool:
+        return self.sync != "bsp"
+
+    @property
+    def bound(self) -> int | None:
+        """Iterations that a worker may be ahead of the slowest; None: any number."""
+        if self.sync != "ssp":
+            return None
+        return STANDARD_STALENESS if self.staleness is None else self.staleness
 
     def shared(self) -> dict[str, str]:
         """What must be the same on all workers."""
-        names = ("global_batch", "policy", "sync", "seed", "last_batch", "rate", "reference_batch", "warmup_steps",
-                 "sync_batch_norm", "numbers", "weighting")  # fmt: skip
+        names = ("global_batch", "policy", "sync", "staleness", "push_rate", "momentum_correction", "seed",
+                 "last_batch", "rate", "reference_batch", "warmup_steps", "sync_batch_norm", "numbers",
+                 "weighting")  # fmt: skip
         return {name: str(getattr(self, name)) for name in names}
 
     def described(self, rank: int, device: str) -> dict[str, Any]:

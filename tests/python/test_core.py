@@ -70,6 +70,50 @@ def test_samples_are_dealt_once_and_the_ledger_proves_it():
         sampler.samples(20, 24)
 
 
+def test_a_dispatcher_gives_every_sample_to_one_worker_within_the_bound():
+    dispatcher = _core.Dispatcher([_core.Worker(0), _core.Worker(1)], 8, bound=1, policy="uniform")
+    dispatcher.open(20)
+    dispatcher.ask(0)
+    dispatcher.ask(1)
+    first, second = dispatcher.take_orders()
+    assert [(one.worker, one.first, one.last, one.lead) for one in (first, second)] == [(0, 0, 4, 0), (1, 4, 8, 0)]
+    assert dispatcher.finish(0, 4, 1.0, 1.0, 0.1) == (0, 4)
+    dispatcher.ask(0)
+    (again,) = dispatcher.take_orders()
+    assert (again.first, again.last, again.iteration, again.lead) == (8, 12, 1, 1)
+    dispatcher.finish(0, 4, 1.0, 1.0, 0.1)
+    dispatcher.ask(0)
+    assert dispatcher.take_orders() == [] and not dispatcher.meeting  # it would be 2 ahead
+    dispatcher.finish(1, 4, 3.0, 1.0, 0.1)
+    assert [one.worker for one in dispatcher.take_orders()] == [0]
+    assert dispatcher.slowest == 1 and dispatcher.position == 16
+    dispatcher.close()  # nothing new is begun
+    dispatcher.finish(0, 4, 1.0, 1.0, 0.1)
+    dispatcher.ask(0)
+    dispatcher.ask(1)
+    assert dispatcher.take_orders() == [] and dispatcher.meeting and dispatcher.position == 16
+    dispatcher.dismiss()
+    other = _core.Dispatcher(
+        [_core.Worker(0), _core.Worker(1)], 8, bound=None, position=16, state=dispatcher.state(), policy="uniform"
+    )
+    assert other.decision.step == dispatcher.decision.step > 0 and other.position == 16
+    with pytest.raises(isochron.InvariantError, match="without a claim"):
+        other.finish(0, 4, 1.0, 1.0, 0.1)
+
+
+def test_rates_and_clocks_of_updates():
+    clocks = _core.ClockTable()
+    clocks.join(0)
+    clocks.join(1)
+    clocks.pull(0)
+    assert [clocks.push(1), clocks.push(1), clocks.push(0)] == [0, 0, 2]
+    # 6 of the 4 samples that an equal share of 8 among 2 would be; 3 updates of others between.
+    assert _core.push_factor("batch-linear+staleness", batch=6, global_batch=8, workers=2, staleness=3) == 1.5 / 4
+    assert _core.asynchronous_momentum(0.9, 4) == pytest.approx(0.6)  # 1 - 4 * 0.1
+    with pytest.raises(ValueError, match="'fast'; permitted: none, batch-linear"):
+        _core.push_factor("fast")
+
+
 def test_memory_ceilings_fall_and_rise():
     ceilings = _core.MemoryCeilings()
     ceilings.failed(1, 16, 0)

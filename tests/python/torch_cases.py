@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 import isochron.torch as isochron
 import torch_models as models
 from isochron._core import Sampler
+from torch_async_cases import *  # noqa: F403
 from torch_feature_cases import *  # noqa: F403
 from torch_gpu_cases import *  # noqa: F403
 

@@ -61,8 +61,16 @@ class Job(Standing):
     """Takes the options of `JobOptions` as keywords. Collective: all workers make one, with the same shared options.
 
     Joins the process group that is there, or makes one from the variables of torchrun, Slurm or Open MPI, or is alone.
-    Raises ValueError, on all workers, if they do not agree on what they share or their bounds cannot hold B.
+    Raises ValueError, on all workers, if they do not agree on what they share or their bounds cannot hold B. With
+    sync="asp" or "ssp" it is an AsyncJob (async_job.py).
     """
+
+    def __new__(cls, global_batch: int, **options: Any) -> Job:
+        if cls is Job and options.get("sync") in ("asp", "ssp"):
+            from isochron.torch.async_job import AsyncJob
+
+            return super().__new__(AsyncJob)
+        return super().__new__(cls)
 
     def __init__(self, global_batch: int, **options: Any) -> None:
         self.options = JobOptions(global_batch=global_batch, **options)
@@ -534,6 +542,13 @@ class Job(Standing):
         """The job without its models: controller, sampler, ledger. Equal on all workers; plain numbers and texts."""
         self.finish_step()
         return state.state_of(self)
+
+    def _more_state(self) -> dict[str, Any]:
+        """What a kind of job adds to it."""
+        return {}
+
+    def _take_more_state(self, saved: dict[str, Any]) -> None:
+        """Of _more_state(), if the saved job was of that kind."""
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """On another number of workers as well. Before the loop. Raises ValueError naming what differs."""

@@ -17,6 +17,7 @@ class JobOptions(SharedOptions):
     """Of `isochron.torch.Job`; see docs/pytorch.md."""
 
     PLACE: ClassVar[str] = "in Python"
+    SYNCS: ClassVar[tuple[str, ...]] = ("bsp", "asp", "ssp")
     NUMBERS: ClassVar[tuple[str, ...]] = ("stop", "ignore")  # of a loss, on any worker
 
     reseed: bool = True  # torch.manual_seed by (seed, step, rank) before every step: dropout that a resume repeats
@@ -28,6 +29,15 @@ class JobOptions(SharedOptions):
     tensorboard: Any = None  # a folder or a SummaryWriter
     on_event: Callable[[Any], None] | None = None
     ddp: dict[str, Any] = field(default_factory=dict)  # further arguments of DistributedDataParallel
+
+    def validate(self) -> None:
+        super().validate()
+        if not self.asynchronous:
+            return
+        if self.elastic:
+            raise ValueError(f"elastic is True with sync '{self.sync}'; permitted: with sync 'bsp'")
+        if self.ddp:
+            raise ValueError(f"ddp is {self.ddp!r} with sync '{self.sync}', which wraps no model; permitted: nothing")
 
     def describe(self, id: int) -> Worker:
         return Worker(id, **self.described(id, self.kind))

@@ -118,6 +118,10 @@ def _is_fsdp1(model: nn.Module) -> bool:
     return fsdp is not None and isinstance(model, fsdp.FullyShardedDataParallel)
 
 
+def is_fsdp(model: nn.Module) -> bool:
+    return _is_fsdp2(model) or _is_fsdp1(model)
+
+
 def _fsdp() -> Any:
     return sys.modules.get("torch.distributed.fsdp")  # a model can be FSDP's only if that was imported
 
@@ -136,7 +140,7 @@ class Models:
     def add(self, model: nn.Module) -> nn.Module:
         if self._options.sync_batch_norm:
             make_exact(model, self._statistics)
-        if _is_fsdp2(model) or _is_fsdp1(model):
+        if is_fsdp(model):
             self._time_fsdp(model)
         elif isinstance(model, DistributedDataParallel):
             self._stopwatch.watch(model.parameters())
@@ -176,7 +180,7 @@ class Models:
 
     @property
     def sharded(self) -> bool:
-        return any(_is_fsdp2(model) or _is_fsdp1(model) for model in self.models)
+        return any(is_fsdp(model) for model in self.models)
 
     @property
     def can_be_rebuilt(self) -> bool:

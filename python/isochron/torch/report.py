@@ -63,6 +63,7 @@ class StepRecord:
     reason: str
     words: str
     workers: list[WorkerStep] = field(default_factory=list)
+    staleness: int = -1  # asp, ssp: a step is one worker's update, and so many of others came between; -1: in step
 
     @property
     def batch_sizes(self) -> list[int]:

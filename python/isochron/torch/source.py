@@ -113,6 +113,13 @@ class MapSource:
                 self._prefetch(epoch, position + ahead * sum(split), split, rank)
         return Share(epoch, position, size, slices, batch, stand_in)
 
+    def take_positions(self, first: int, last: int) -> Any:
+        """Of the present epoch, in a job that is not in step: nobody knows who gets which samples next, so none are
+        prepared, but the processes share in those that are asked for."""
+        batch = self._batch(self.epoch, first, last)
+        self._pieces.clear()
+        return batch
+
     def advance(self) -> None:
         self._sampler.advance()
 
@@ -263,7 +270,10 @@ class StreamSource:
 Source = MapSource | StreamSource
 
 
+def is_stream(dataset: Any) -> bool:
+    return isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
+
+
 def make_source(dataset: Any, options: LoaderOptions, global_batch: int, seed: int, last_batch: str) -> Source:
     options.validate()
-    streams = isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
-    return (StreamSource if streams else MapSource)(dataset, options, global_batch, seed, last_batch)
+    return (StreamSource if is_stream(dataset) else MapSource)(dataset, options, global_batch, seed, last_batch)

@@ -33,6 +33,7 @@ def state_of(job: Job) -> dict[str, Any]:
         "next_id": job._next_id,
         "ceilings": job._ceilings.state().decode(),
         **place_of(job),
+        **job._more_state(),
     }
 
 
@@ -68,6 +69,7 @@ def restore(job: Job, saved: dict[str, Any]) -> None:
     if [describe(worker) for worker in limited] != [describe(worker) for worker in controller.workers]:
         controller.change_workers(limited)
     job._decision = controller.decision
+    job._take_more_state(saved)
     job._group.end()
     if job._source is None:
         job._resumed = saved

@@ -32,6 +32,7 @@ class Trace:
                 samples_per_epoch=samples_per_epoch,
                 model="",
                 dataset="",
+                sync=options.sync if options.asynchronous else "",
                 workers=[(worker.id, worker.name, worker.kind) for worker in workers],
                 go_on=go_on,
             )
@@ -61,6 +62,7 @@ class Trace:
                 reason=record.reason,
                 words=record.words,
                 loss=record.loss,
+                staleness=record.staleness,
             )  # fmt: skip
         if self._board is not None:
             self._draw(record)
@@ -74,6 +76,8 @@ class Trace:
         scalar("isochron/samples_per_second", sum(record.batch_sizes) / max(record.seconds, 1e-9), record.step)
         if record.loss == record.loss:
             scalar("isochron/loss", record.loss, record.step)
+        if record.staleness >= 0:
+            scalar("isochron/staleness", record.staleness, record.step)
         for worker in record.workers:
             scalar(f"isochron/batch_size/{worker.name}", worker.batch, record.step)
             scalar(f"isochron/compute_seconds/{worker.name}", worker.seconds, record.step)

@@ -1,0 +1,91 @@
+"""The first failure that this process knows of. It ends all waiting, here and, by the words it sends, elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from isochron.errors import Error, NumbersError, PeerError, PeerLostError, TimeoutError
+
+_KINDS: dict[str, type[Error]] = {
+    kind.__name__: kind for kind in (Error, NumbersError, PeerError, PeerLostError, TimeoutError)
+}
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error as it travels."""
+
+    kind: str
+    words: str
+    ranks: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(error: BaseException) -> Failure:
+        kind = type(error).__name__ if type(error).__name__ in _KINDS else "Error"
+        words = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+        return Failure(kind, words, tuple(getattr(error, "ranks", ())), tuple(getattr(error, "hosts", ())))
+
+    @staticmethod
+    def from_words(words: dict[str, Any]) -> Failure:
+        return Failure(words["kind"], words["words"], tuple(words["ranks"]), tuple(words["hosts"]))
+
+    def to_words(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def error(self) -> Error:
+        kind = _KINDS.get(self.kind, Error)
+        return kind(self.words, self.ranks, self.hosts) if issubclass(kind, PeerError) else kind(self.words)
+
+
+class Alarm:
+    """Thread-safe. ring() must not be called by whoever holds one of the conditions."""
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout  # seconds
+        self.failure: Failure | None = None
+        self._lock = threading.Lock()
+        self._conditions: list[threading.Condition] = []
+
+    def condition(self) -> threading.Condition:
+        """One that ring() wakes."""
+        self._conditions.append(threading.Condition())
+        return self._conditions[-1]
+
+    def ring(self, error: BaseException) -> None:
+        """The first one counts: what comes after it follows from it."""
+        with self._lock:
+            if self.failure is None:
+                self.failure = Failure.of(error)
+        for condition in self._conditions:
+            with condition:
+                condition.notify_all()
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure.error()
+
+    def wait(
+        self, condition: threading.Condition, look: Callable[[], Found | None], alive: Callable[[], None]
+    ) -> Found:
+        """What look() finds, under the condition; `alive` is called now and then, so that who waits for us knows why.
+        Raises the failure if one comes first."""
+        found: list[Found] = []
+
+        def ready() -> bool:
+            value = look()
+            if value is not None:
+                found.append(value)
+            return value is not None or self.failure is not None
+
+        while True:
+            with condition:
+                condition.wait_for(ready, self.timeout / 4)
+            if found:
+                return found[0]
+            self.check()
+            alive()

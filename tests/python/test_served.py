@@ -1,0 +1,176 @@
+"""The parameter server of isochron.served without any framework: workers are threads, arithmetic is NumPy's."""
+
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import isochron
+from isochron._core import Dispatcher, Ledger, Worker
+from isochron.options import SharedOptions
+from isochron.served import wire
+from isochron.served.alarm import Alarm
+from isochron.served.course import Course, Place, Together
+from isochron.served.desk import Desk
+from isochron.served.layout import make_layout
+from isochron.served.messages import Report
+from ranks import ENVIRONMENT
+
+
+def test_it_brings_no_framework_along():
+    words = "import sys, isochron.served.course; print([m for m in ('torch', 'tensorflow') if m in sys.modules])"
+    output = subprocess.run([sys.executable, "-c", words], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert output.stdout.strip() == "[]"
+
+
+def test_shares_are_equal_and_cover_everything():
+    layout = make_layout([[("f8", 8, 10), ("f4", 4, 7), ("f8", 8, 1)], [("f8", 8, 3)]], 3)
+    strips = [(strip.group, strip.kind, strip.elements) for strip in layout.strips]
+    assert strips == [(0, "f8", 11), (0, "f4", 7), (1, "f8", 3)]
+    slots = [(slot.strip, slot.first, slot.last) for slot in layout.slots]
+    assert slots == [(0, 0, 10), (1, 0, 7), (0, 10, 11), (2, 0, 3)]
+    assert [layout.slice_of(0, shard) for shard in range(3)] == [(0, 3), (3, 7), (7, 11)]
+    assert sum(layout.shard_size(shard) for shard in range(3)) == 11 * 8 + 7 * 4 + 3 * 8
+
+
+@pytest.fixture
+def door():
+    with wire.listen("127.0.0.1") as listener:
+        yield listener, wire.Seat(0, "here", *listener.getsockname())
+
+
+def test_frames_carry_words_and_numbers(door):
+    listener, seat = door
+    with ThreadPoolExecutor() as pool:
+        connected = pool.submit(wire.connect, seat, 1, "secret", 10.0)
+        server = wire.accept(listener.accept()[0], [seat, wire.Seat(1, "there", "", 0)], "secret", 10.0)
+        client = connected.result()
+    numbers = np.arange(5, dtype=np.float64).view(np.uint8)
+    client.send({"do": "push"}, [numbers[:24], numbers[24:]])
+    assert server.receive(patient=True) == {"do": "push"}
+    into = np.zeros(40, np.uint8)
+    server.receive_into([into[:8], into[8:]])
+    assert into.view(np.float64).tolist() == [0, 1, 2, 3, 4]
+    client.close()
+    with pytest.raises(isochron.PeerLostError, match="lost rank 1 on there") as lost:
+        server.receive(patient=True)
+    assert lost.value.ranks == (1,) and lost.value.hosts == ("there",)
+    server.close()
+
+
+@pytest.mark.parametrize("hello", [b'{"rank":1,"token":"guess"}', b'{"rank":9,"token":"secret"}', b"x" * 5000])
+def test_strangers_are_shown_the_door(door, hello):
+    listener, seat = door
+    with socket.create_connection((seat.address, seat.port)) as stranger:
+        stranger.sendall(len(hello).to_bytes(4, "big") + hello)
+        with pytest.raises(isochron.Error):
+            wire.accept(listener.accept()[0], [seat, seat], "secret", 10.0)
+
+
+def test_who_keeps_the_desk_waiting_is_named():
+    seats = [wire.Seat(rank, f"host-{rank}", "", 0) for rank in range(2)]
+    alarm = Alarm(timeout=0.1)
+    dispatcher = Dispatcher([Worker(0), Worker(1)], 6, bound=0, policy="uniform")
+    desk = Desk(dispatcher, [0, 1], seats, alarm)
+    desk.open(0, 6, 0)
+    order = desk.ask(0, Report(), lambda: None)
+    assert (order.first, order.last) == (0, 3)
+    with pytest.raises(isochron.TimeoutError, match="for rank 1 on host-1"):  # rank 0 must not begin another round
+        desk.ask(0, Report(finished=True, batch=3, seconds=1.0), lambda: None)
+
+
+def test_who_leaves_in_the_middle_of_an_epoch_is_named():
+    seats = [wire.Seat(rank, f"host-{rank}", "", 0) for rank in range(2)]
+    desk = Desk(Dispatcher([Worker(0), Worker(1)], 6, bound=None), [0, 1], seats, Alarm(timeout=60.0))
+    desk.open(0, 3, 0)
+    assert desk.ask(0, Report(), lambda: None).last == 3
+    desk.leave(1)
+    with pytest.raises(isochron.PeerLostError, match="rank 1 on host-1 closed the job in the middle of an epoch"):
+        desk.ask(0, Report(finished=True, batch=3, seconds=1.0), lambda: None)
+
+
+class Descent:
+    """Plain gradient descent."""
+
+    def __init__(self, values):
+        self.values = values.copy()
+        self.sum = np.zeros_like(values)
+        self.size = values.nbytes
+
+    def read(self, into):
+        into[:] = self.values.view(np.uint8)
+
+    def add(self, gradient, weight):
+        self.sum += weight * gradient.view(np.float64)
+
+    def take_mean(self, weight):
+        mean, self.sum = self.sum / weight, np.zeros_like(self.sum)
+        return mean.view(np.uint8)
+
+    def step(self, gradient, settings, factor):
+        self.values -= settings["lr"] * factor * gradient.view(np.float64)
+
+
+class Threads:
+    """Of one job; what they say all at once goes over a list."""
+
+    def __init__(self, size):
+        self.said = [None] * size
+        self.barrier = threading.Barrier(size)
+
+    def together(self, rank):
+        def gather(value):
+            self.said[rank] = value
+            self.barrier.wait(60)
+            heard = [dict(say) if isinstance(say, dict) else say for say in self.said]
+            self.barrier.wait(60)
+            return heard
+
+        return Together(gather, lambda values: [sum(column) for column in zip(*gather(values), strict=True)])
+
+
+class Options(SharedOptions):
+    NUMBERS = ("stop", "ignore")
+    SYNCS = ("bsp", "asp", "ssp")
+
+
+def travel(threads, rank, size, options, epochs):
+    """A worker's loop: a gradient of 1 for every sample's update."""
+    layout = make_layout([[("f8", 8, 10)]], size)
+    first, last = layout.slice_of(0, rank)
+    place = Place(0, 0, 20, Ledger(20), 0)
+    updaters = [Descent(np.zeros(last - first))]
+    workers = [Worker(id) for id in range(size)]
+    course = Course(rank, workers, options, threads.together(rank), layout, updaters, place, b"")
+    mine = 0
+    while place.epoch < epochs:
+        course.enter()
+        while not (order := course.next_order(0)).meet:
+            course.start_pull()
+            course.finish_pull()
+            course.computed(1.0, 1.0, 0.0)
+            course.gradients[0].view(np.float64)[:] = 1.0
+            course.push([{"lr": 1.0}], order.batch)
+            course.finish()
+            mine += 1
+        course.come_together()
+    course.close()
+    return mine, course.values[0].view(np.float64).tolist(), place.ledger.complete
+
+
+@pytest.mark.parametrize(("sync", "staleness"), [("asp", None), ("ssp", 0)])
+def test_workers_travel_from_meeting_to_meeting(sync, staleness):
+    options = Options(global_batch=6, sync=sync, staleness=staleness, policy="uniform")
+    options.validate()
+    threads = Threads(3)
+    with ThreadPoolExecutor(3) as pool:
+        runs = [pool.submit(travel, threads, rank, 3, options, 2) for rank in range(3)]
+        results = [run.result(120) for run in runs]
+    # Updates one by one; in rounds: 20 samples by 6 are 4 rounds, in two epochs.
+    updates = sum(mine for mine, _, _ in results) if sync == "asp" else 8
+    for _, values, complete in results:
+        assert values == [-updates] * 10 and complete

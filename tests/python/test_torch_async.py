@@ -1,0 +1,99 @@
+"""Asynchronous training on real processes: what is promised of it in docs/async.md and docs/pytorch.md."""
+
+import collections
+import json
+import os
+import socket
+import subprocess
+
+import pytest
+
+
+def updates_of(path):
+    return [line for line in map(json.loads, path.read_text().splitlines()) if line["type"] == "step"]
+
+
+def check_ledger(path):
+    program = os.environ.get("ISOCHRON_PROGRAM")
+    if not program:
+        pytest.skip("ISOCHRON_PROGRAM is not set")
+    done = subprocess.run([program, "ledger", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adamw"])
+def test_bound_zero_gives_the_result_of_one_process(pair, optimizer):
+    for result in pair.run("bound_zero", optimizer=optimizer):
+        assert result["far"] < 1e-10 and result["went"] > 0.01
+
+
+def test_no_update_is_lost_and_fixed_gradients_add_up_exactly(trio, tmp_path):
+    log = tmp_path / "run.jsonl"
+    results = trio.run("fixed_gradients", folder=str(tmp_path), log=str(log))
+    for result in results:
+        assert result["least"] == result["most"] == -result["updates"]
+    updates = updates_of(log)
+    assert len(updates) == results[0]["updates"]
+    # While the last one slept through its first iteration, the first did 5.
+    assert max(update["staleness"] for update in updates) >= 5
+    check_ledger(log)
+
+
+def test_nobody_is_further_ahead_than_the_bound_and_a_stopped_job_goes_on(pair, tmp_path):
+    log, bound = tmp_path / "run.jsonl", 1
+    first, second = pair.run("bounded", log=str(log), staleness=bound)
+    assert first["sum"] == second["sum"]  # parameters and averaged statistics
+    assert (first["own"], second["own"]) == (0, 1)
+    assert 0 < first["stopped"] < 150
+    assert first["complete"] and second["complete"]
+    clocks = collections.Counter({0: 0, 1: 0})
+    total = 0
+    for update in updates_of(log):
+        if total == first["stopped"]:
+            clocks = collections.Counter({0: 0, 1: 0})  # another job
+        clocks[update["workers"][0]] += 1
+        total += sum(update["batch_sizes"])
+        # Who starts an iteration is at most `bound` ahead, so who finished it at most one more.
+        assert max(clocks.values()) - min(clocks.values()) <= bound + 1
+    assert total == 2 * 150
+    check_ledger(log)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_one_worker_does_what_a_plain_loop_does(alone, num_workers):
+    (result,) = alone.run("as_people_write_it", num_workers=num_workers)
+    assert result["far"] == 0.0
+    assert result["scales"] == [512.0, 512.0]  # halved by the overflow
+
+
+def test_what_is_not_possible_is_refused_by_name(pair):
+    for words in pair.run("refusals"):
+        expected = [
+            "the model is DistributedDataParallel with sync 'asp'; permitted: the plain model",
+            "the optimizer is LBFGS with sync 'asp'; permitted: SGD, Adam",
+            "accumulate(2) with sync 'asp'; permitted: with sync 'bsp'",
+            "the dataset is iterable with sync 'asp'; permitted: one with __getitem__",
+            "elastic is True with sync 'asp'; permitted: with sync 'bsp'",
+            "staleness is 1 with sync 'asp'; permitted: with sync 'ssp'",
+            "push_rate is 'fast'; permitted: none, batch-linear",
+            "push_rate is 'staleness' with sync 'bsp'; permitted: with sync 'asp' or 'ssp'",
+            "momentum_correction is True with Adam; permitted: with SGD",
+        ]
+        for told, begins in zip(words, expected, strict=True):
+            assert told.startswith(begins), told
+
+
+def test_a_lost_worker_is_named_by_all_others(trio):
+    trio.start("killed", timeout=60.0)
+    for rank in (0, 1):
+        told = trio.result(rank)
+        assert told["kind"] == "PeerLostError", told
+        assert told["ranks"] == (2,) and told["hosts"] == (socket.gethostname(),)
+        assert f"rank 2 on {socket.gethostname()}" in told["words"]
+        assert told["seconds"] < 60.0
+
+
+@pytest.mark.parametrize(("optimizer", "sync"), [("momentum", "bsp"), ("adamw", "ssp")])
+def test_a_saved_job_goes_on_in_step_or_not(pair, tmp_path, optimizer, sync):
+    for far in pair.run("saved_out_of_step", path=str(tmp_path / "job.pt"), optimizer=optimizer, sync=sync):
+        assert far < 1e-10
