@@ -125,11 +125,11 @@ TEST(IsochronPolicyTest, BalancesANewcomerWithinTwoSteps) {
   }
 }
 
-// Its uncertainty counts, too, or it would be trusted more than those whose noise is known. What noise makes of the
-// others' curves may still give it more in a few cases.
-TEST(IsochronPolicyTest, HardlyEverGivesANewcomerMoreThanItsNoisyPeers) {
+// It has the curve of the slowest and the uncertainty of the least certain, or it would be trusted more than those whose
+// noise is known.
+TEST(IsochronPolicyTest, NeverGivesANewcomerMoreThanItsNoisyPeers) {
   int more = 0;
-  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
     Random random({seed});
     const Times noisy = [&](std::size_t, double batch) { return batch * std::exp(0.2 * random.normal()); };
     Controller controller(roster_of(2, 128), {});
@@ -139,7 +139,7 @@ TEST(IsochronPolicyTest, HardlyEverGivesANewcomerMoreThanItsNoisyPeers) {
     const Batches& batches = controller.change_workers(roster_of(3, 128).workers).batch_sizes;
     more += batches[2] > std::max(batches[0], batches[1]) ? 1 : 0;
   }
-  EXPECT_LE(more, 5);
+  EXPECT_EQ(more, 0);
 }
 
 TEST(IsochronPolicyTest, GivesANewcomerTheShareOfTheSlowest) {

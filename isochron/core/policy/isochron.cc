@@ -76,6 +76,26 @@ void IsochronPolicy::meet(const Roster& roster) {
   }
   tracks_ = Succession(ids_, roster).carry_over(tracks_, Track{});
   ids_ = ids_of(roster);
+  // A worker not seen yet counts as the slowest (see outlook()), so it has that one's curve.
+  if (const Track* const slowest = slowest_seen()) {
+    const std::size_t shape = slowest->shape;
+    for (Track& track : tracks_) {
+      track.shape = track.seen ? track.shape : shape;
+    }
+  }
+}
+
+const IsochronPolicy::Track* IsochronPolicy::slowest_seen() const {
+  const Track* slowest = nullptr;
+  double most = 0.0;
+  for (const Track& track : tracks_) {
+    const double seconds = track.seen ? std::exp(track.scale.belief().level) * shape_of(track)(typical_batch_) : 0.0;
+    if (seconds > most) {
+      most = seconds;
+      slowest = &track;
+    }
+  }
+  return slowest;
 }
 
 Proposal IsochronPolicy::observe(
@@ -237,7 +257,6 @@ LevelBank::Verdict IsochronPolicy::judge(Track& track, double reading, double su
 IsochronPolicy::Outlook IsochronPolicy::outlook() const {
   const std::vector<double> noise = noise_estimates();
   Outlook view;
-  double slowest = -std::numeric_limits<double>::infinity();
   double widest = 0.0;
   for (std::size_t k = 0; k < tracks_.size(); ++k) {
     if (!tracks_[k].seen) {
@@ -248,12 +267,13 @@ IsochronPolicy::Outlook IsochronPolicy::outlook() const {
     const LevelBelief belief = tracks_[k].scale.belief();
     view.scales.push_back(std::exp(belief.level));
     view.sigmas.push_back(std::sqrt(noise[k] * (1.0 + belief.variance / belief.noise)));
-    slowest = std::max(slowest, view.scales.back());
     widest = std::max(widest, view.sigmas.back());
   }
   // A worker not seen yet counts as the slowest and the least certain, so that it does not hold up the others.
   const auto is_unknown = [](double value) { return std::isnan(value); };
-  std::ranges::replace_if(view.scales, is_unknown, slowest);
+  if (const Track* const slowest = slowest_seen()) {
+    std::ranges::replace_if(view.scales, is_unknown, std::exp(slowest->scale.belief().level));
+  }
   std::ranges::replace_if(view.sigmas, is_unknown, widest);
   return view;
 }

@@ -86,6 +86,8 @@ class IsochronPolicy final : public Policy {
   void learn_scales(std::span<const Reading> readings);
   LevelBank::Verdict judge(Track& track, double reading, double surprise, double critical);
   [[nodiscard]] Outlook outlook() const;
+  /// By its time for a typical batch; none if none was seen.
+  [[nodiscard]] const Track* slowest_seen() const;
   [[nodiscard]] std::vector<double> noise_estimates() const;
 
   [[nodiscard]] std::vector<std::int64_t> split(const Roster& roster, std::span<const double> scales) const;
