@@ -35,8 +35,8 @@ def run(options, model, cluster, seed):
                 "--evaluate-every", str(max(options.steps // 10, 1)), "--solo-seconds", "0",
                 "--learning-rate", str(options.learning_rate), "--push-rate", options.push_rate,
                 "--seed", str(seed), "--train-samples", str(options.train_samples),
-                "--test-samples", str(options.test_samples), "--logs", folder, "--momentum", str(options.momentum), "--json", result,
-                *MODELS[model],
+                "--test-samples", str(options.test_samples), "--logs", folder,
+                "--momentum", str(options.momentum), "--json", result, *MODELS[model],
             ],  # fmt: skip
             check=True,
         )

@@ -38,8 +38,8 @@ def launch(shares, arguments, policies):
             environment = {
                 **os.environ,
                 "RANK": str(rank), "WORLD_SIZE": str(len(shares)), "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
-                "PYTHONPATH": str(HERE.parents[1] / "python"),
+                "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True",
+                "TORCHELASTIC_RESTART_COUNT": "0", "PYTHONPATH": str(HERE.parents[1] / "python"),
             }  # fmt: skip
             command = [sys.executable, HERE / "compare.py", "--large", "--policies", policies, *arguments]
             if share == "cpu":

@@ -12,7 +12,7 @@ import sources
 COMMANDS = sources.compile_commands()
 WITH_TORCH = pathlib.Path("isochron/comm/progress.cc")
 WITH_PYTHON = pathlib.Path("isochron/python/module.cc")
-TORCH_LAYERS = {"comm", "engine", "model", "train", "worker", "ranks"}
+TORCH_LAYERS = {"comm", "server", "engine", "model", "train", "worker", "ranks"}
 
 
 def compile_alone(header):

@@ -125,8 +125,8 @@ TEST(IsochronPolicyTest, BalancesANewcomerWithinTwoSteps) {
   }
 }
 
-// It has the curve of the slowest and the uncertainty of the least certain, or it would be trusted more than those whose
-// noise is known.
+// It has the curve of the slowest and the uncertainty of the least certain, or it would be trusted more than those
+// whose noise is known.
 TEST(IsochronPolicyTest, NeverGivesANewcomerMoreThanItsNoisyPeers) {
   int more = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
