@@ -93,6 +93,18 @@ def test_who_leaves_in_the_middle_of_an_epoch_is_named():
         desk.ask(0, Report(finished=True, batch=3, seconds=1.0), lambda: None)
 
 
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_time_in_which_something_was_compiled_does_not_count(warm):
+    seats = [wire.Seat(rank, f"host-{rank}", "", 0) for rank in range(2)]
+    desk = Desk(Dispatcher([Worker(0), Worker(1)], 12, bound=None), [0, 1], seats, Alarm(timeout=60.0))
+    desk.open(0, 1000, 0)
+    for rank in (0, 1):
+        assert desk.ask(rank, Report(), lambda: None).batch_sizes == [6, 6]
+    desk.ask(0, Report(finished=True, batch=6, seconds=9.0, warm=warm), lambda: None)
+    split = desk.ask(1, Report(finished=True, batch=6, seconds=1.0, warm=warm), lambda: None).batch_sizes
+    assert split[0] < split[1] if warm else split == [6, 6]
+
+
 class Descent:
     """Plain gradient descent."""
 

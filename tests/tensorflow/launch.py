@@ -39,6 +39,9 @@ WORLDS = {  # workers, cases; each world finds the files of those before it in .
                 "no_torch", "reports"]),
     "lost": (3, ["lost"]),
     "short": (2, ["memory_norms"]),
+    "async": (2, ["bound_zero", "every_sample", "bounded", "refusals", "not_finite"]),
+    "async_lost": (3, ["async_lost"]),
+    "async_lost_desk": (3, ["async_lost_desk"]),
 }  # fmt: skip
 
 

@@ -3,11 +3,12 @@
 import resource
 import traceback
 
+import out_of_step
 import parity
 import running
 import starting
 
-CASES = {**parity.CASES, **running.CASES, **starting.CASES}
+CASES = {**parity.CASES, **running.CASES, **starting.CASES, **out_of_step.CASES}
 
 
 def cpu_seconds():

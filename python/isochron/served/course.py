@@ -40,6 +40,7 @@ class Together:
 
     gather: Callable[[Any], list[Any]]  # what everybody says, by rank: numbers and texts
     sum: Callable[[list[float]], list[float]]
+    meeting_place: str | None = None  # the host of rank 0, as the others know it; None: MASTER_ADDR
 
 
 @dataclass
@@ -106,7 +107,8 @@ class Course:
         return self._shard.updaters
 
     def _join(self, workers: list[Worker], updaters: list[Updater], controller: bytes) -> None:
-        listener = wire.listen(reach.own_address(self._together.gather(reach.machine())))
+        machines = self._together.gather(reach.machine())
+        listener = wire.listen(reach.own_address(machines, self._together.meeting_place))
         address, port = listener.getsockname()[:2]
         words = {"host": socket.gethostname(), "address": address, "port": port, "token": secrets.token_hex(16)}
         everybody = self._together.gather(words)
@@ -194,13 +196,19 @@ class Course:
         self._client.finish_pull()
         self._ready = time.perf_counter()
 
-    def computed(self, loss: float, cpu: float, memory: float) -> None:
-        """The last gradient is there."""
+    def computed(
+        self, loss: float, cpu: float, memory: float, *, finite_gradient: bool | None = None, warm: bool = True
+    ) -> None:
+        """The last gradient is there; whether it is finite, the loss tells if it is not said. Not warm: it took longer
+        for once."""
         self._report.compute_seconds = time.perf_counter() - self._ready
         self._report.loss, self._report.cpu, self._report.memory = loss, cpu, memory
-        if self._options.numbers == "stop" and not math.isfinite(loss):
+        self._report.warm = warm
+        finite = math.isfinite(loss) if finite_gradient is None else finite_gradient
+        if self._options.numbers == "stop" and not finite:
+            what = "loss" if finite_gradient is None else "gradient"
             self._report.numbers = (
-                f"the loss is not finite on {self._me.name} (rank {self._rank}, loss {loss}), for positions "
+                f"the {what} is not finite on {self._me.name} (rank {self._rank}, loss {loss}), for positions "
                 f"{self.order.first} to {self.order.last} of epoch {self.place.epoch}"
             )
 

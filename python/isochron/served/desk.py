@@ -6,6 +6,7 @@ log. What became known goes to every worker with its next order, so that all kno
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -99,7 +100,8 @@ class Desk:
 
     def _note(self, worker: int, report: Report) -> None:
         decision = self._dispatcher.decision
-        first, _ = self._dispatcher.finish(worker, report.batch, report.seconds, report.cpu, report.memory)
+        seconds = report.seconds if report.warm else math.nan
+        first, _ = self._dispatcher.finish(worker, report.batch, seconds, report.cpu, report.memory)
         changed = decision.changed and self._noted_decision != decision.step  # else another update has said so
         self._noted_decision = decision.step
         self._news.append(

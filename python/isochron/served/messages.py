@@ -42,9 +42,10 @@ class Report:
     loss: float = math.nan
     rate_factor: float = 1.0
     staleness: int = 0
+    warm: bool = True  # False: its time says nothing, since something was compiled in it
 
     stop: int = 0  # 0: go on; 1: stop; 1 + n: stop because of signal n
-    numbers: str = ""  # the loss was not finite, in words, and the job is to end; empty: not so
+    numbers: str = ""  # loss or gradient was not finite, in words, and the job is to end; empty: not so
 
     def to_words(self) -> dict[str, Any]:
         return asdict(self)

@@ -26,6 +26,11 @@ class Cluster:
     def size(self) -> int:
         return max(1, len(self.addresses))
 
+    @property
+    def meeting_place(self) -> str | None:
+        """The first one's host."""
+        return self.addresses[0].rpartition(":")[0].strip("[]") if self.addresses else None
+
     def tf_config(self) -> str:
         return json.dumps({"cluster": {"worker": self.addresses}, "task": {"type": "worker", "index": self.index}})
 

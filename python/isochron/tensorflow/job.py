@@ -30,14 +30,22 @@ OUT_OF_MEMORY = (tf.errors.ResourceExhaustedError, MemoryError)
 
 class Job:
     """`Job(global_batch=256)` under TF_CONFIG, torchrun, Slurm, Open MPI, or alone. The further options are those of
-    JobOptions. It must be made before anything else of TensorFlow's is used."""
+    JobOptions. It must be made before anything else of TensorFlow's is used. With sync="asp" or "ssp" it is an AsyncJob
+    (async_job.py)."""
+
+    def __new__(cls, global_batch: int, policy: str = "isochron", sync: str = "bsp", **options: Any) -> Job:
+        if cls is Job and sync in ("asp", "ssp"):
+            from isochron.tensorflow.async_job import AsyncJob
+
+            return super().__new__(AsyncJob)
+        return super().__new__(cls)
 
     def __init__(self, global_batch: int, policy: str = "isochron", sync: str = "bsp", **options: Any) -> None:
         self.options = JobOptions(global_batch=global_batch, policy=policy, sync=sync, **options)
         self.options.validate()
-        cluster = find_cluster(os.environ, self.options.timeout)
-        self._collectives = Collectives(cluster, self.options.timeout)
-        self._peers = Peers(self._collectives, cluster, self.options.timeout)
+        self._cluster = find_cluster(os.environ, self.options.timeout)
+        self._collectives = Collectives(self._cluster, self.options.timeout)
+        self._peers = Peers(self._collectives, self._cluster, self.options.timeout)
         self._progress = self._agree()
         self._weight = tf.Variable(0.0, trainable=False, name="isochron_weight")
         self._moments = batch_norm.GlobalMoments(self._collectives, self._weight)
@@ -178,7 +186,7 @@ class Job:
             if done is None:
                 return None
             outputs, _ = done
-            return tf.constant(self.last_loss) if _is_scalar(outputs) else outputs
+            return tf.constant(self.last_loss) if is_scalar(outputs) else outputs
 
         return run
 
@@ -232,7 +240,7 @@ class Job:
             raise
 
     def _take_batch(self) -> Any:
-        self._started, self._cpu_started = time.perf_counter(), _cpu_seconds()
+        self._started, self._cpu_started = time.perf_counter(), cpu_seconds()
         first, last = self._progress.take()
         sampler = self._progress.sampler
         batch = self._source.take(sampler.epoch, (first, last), lambda: sampler.samples(first, last))
@@ -250,7 +258,8 @@ class Job:
         autograph: bool = True,
     ) -> Step:
         model, deferred = self._prepared
-        if jit_compile and self.options.sync_batch_norm and batch_norm.batch_norms(model) and self.size > 1:
+        synchronizes = self.options.sync_batch_norm and not self.options.asynchronous and self.size > 1
+        if jit_compile and synchronizes and batch_norm.batch_norms(model):
             raise ValueError(
                 "jit_compile is True for a model with BatchNormalization; permitted: False, or sync_batch_norm=False "
                 "in the job, since XLA cannot exchange statistics in the middle of a step"
@@ -365,15 +374,15 @@ class Job:
         if loss_of is not None and computed.outputs is not None:
             report.loss = loss_of(computed.outputs, computed.states)
         elif computed.outputs is not None:
-            report.loss = float(computed.outputs) if _is_scalar(computed.outputs) else math.nan
+            report.loss = float(computed.outputs) if is_scalar(computed.outputs) else math.nan
         elapsed = time.perf_counter() - self._started
         report.waited = float(self._moments.waited)
         if report.waited:
             self._moments.waited.assign(0.0)
         report.seconds = max(elapsed - report.waited, 0.0)
         report.began_at(self._started - self._began)
-        report.cpu = min((_cpu_seconds() - self._cpu_started) / max(report.seconds, 1e-9), 1.0)
-        report.memory = _memory_share()
+        report.cpu = min((cpu_seconds() - self._cpu_started) / max(report.seconds, 1e-9), 1.0)
+        report.memory = memory_share()
         report.stop = float(self._stop_wanted)
         self._progress.sign(report)
 
@@ -510,14 +519,15 @@ class Job:
         if self.options.log is None or not self.is_first or self._progress.log is not None:
             return
         path, model = os.fspath(self.options.log), self._prepared[0].name
-        self._progress.start_log(path, model, self._dataset_name, self._resumed, self._now())
+        sync = self.options.sync if self.options.asynchronous else ""
+        self._progress.start_log(path, model, self._dataset_name, self._resumed, self._now(), sync)
 
 
-def _is_scalar(value: Any) -> bool:
+def is_scalar(value: Any) -> bool:
     return tf.is_tensor(value) and value.shape.rank == 0 and value.dtype.is_floating
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
@@ -525,6 +535,6 @@ def _cpu_seconds() -> float:
 _PAGES = os.sysconf("SC_PHYS_PAGES")
 
 
-def _memory_share() -> float:
+def memory_share() -> float:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) / _PAGES

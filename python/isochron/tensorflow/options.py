@@ -13,4 +13,5 @@ class JobOptions(SharedOptions):
     """Of `isochron.tensorflow.Job`; see docs/tensorflow.md."""
 
     PLACE: ClassVar[str] = "with TensorFlow"
+    SYNCS: ClassVar[tuple[str, ...]] = ("bsp", "asp", "ssp")
     NUMBERS: ClassVar[tuple[str, ...]] = ("stop", "skip", "ignore")  # of a gradient

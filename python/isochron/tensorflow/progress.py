@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from isochron import _core
+from isochron.served.messages import Update
 
 _DIGEST_PIECES = 3
 _PIECE = 1 << 16  # a single-precision number holds it exactly
@@ -97,6 +98,9 @@ class Progress:
         self._slices: list[tuple[int, int]] = []
         self._step_size = 0
         self.log: _core.RunLog | None = None
+        # Of a job whose workers are not in step:
+        self.updates: int | None = None  # lines of the log so far; None: one for each step
+        self.shard_steps = 0  # of the shards' optimizers
 
     def _workers(self) -> list[_core.Worker]:
         workers = []
@@ -258,15 +262,46 @@ class Progress:
             seconds=now - start, workers=shares, learning_rate_factor=decision.learning_rate_factor,
             changed=decision.changed, reason=decision.reason, words=decision.words, loss=loss)  # fmt: skip
 
-    def start_log(self, path: str, model: str, dataset: str, go_on: bool, now: float) -> None:
+    def start_log(self, path: str, model: str, dataset: str, go_on: bool, now: float, sync: str) -> None:
         members = [(identity, worker["name"], worker["kind"])
                    for identity, worker in zip(self._ids, self._described, strict=True)]  # fmt: skip
         self.log = _core.RunLog(
             path, program="tensorflow", policy=self.rules.policy, global_batch=self.rules.global_batch,
             seed=self.rules.seed, samples_per_epoch=self.sampler.samples_per_epoch, model=model, dataset=dataset,
-            workers=members, go_on=go_on)  # fmt: skip
+            sync=sync, workers=members, go_on=go_on)  # fmt: skip
         if self.log.continued:
-            self.log.event(step=self.step, seconds=now, event="resume", worker=0, words="")
+            line = self.step if self.updates is None else self.updates
+            self.log.event(step=line, seconds=now, event="resume", worker=0, words="")
+
+    # A job whose workers are not in step (async_job.py) learns from the desk what became of its samples.
+
+    @property
+    def workers(self) -> list[_core.Worker]:
+        return self._controller.workers
+
+    @property
+    def learned(self) -> bytes:
+        """By the policy."""
+        return self._controller.state()
+
+    def use_ledger(self, ledger: _core.Ledger) -> None:
+        self._ledger = ledger
+
+    def note_update(self, update: Update) -> None:
+        self.updates = update.number + 1
+        if self.log is None:
+            return
+        share = (update.worker, update.batch, update.start, update.compute_seconds, update.waited,
+                 update.exchange_seconds)  # fmt: skip
+        self.log.step(
+            step=update.number, epoch=update.epoch, position=update.position, start=update.start,
+            seconds=update.seconds, workers=[share], learning_rate_factor=update.rate_factor, changed=update.changed,
+            reason=update.reason, words=update.words, loss=update.loss, staleness=update.staleness)  # fmt: skip
+
+    def arrive(self, epoch: int, position: int, learned: bytes) -> None:
+        """All workers are there, and know the same."""
+        self._controller.restore(learned)
+        self.sampler.seek(epoch, position)
 
     def state(self) -> str:
         """Everything learned and the place in the data, as text. Between two steps."""
@@ -278,6 +313,7 @@ class Progress:
             "rules": dataclasses.asdict(self.rules), "workers": self._described, "ids": self._ids,
             "next_id": self._next_id, "limits": [worker.max_batch for worker in self._controller.workers],
             "place": place, "controller": self._controller.state().decode(),
+            "updates": self.updates, "shard_steps": self.shard_steps,
             "ceilings": self._ceilings.state().decode()})  # fmt: skip
 
     def restore(self, text: str) -> None:
@@ -297,6 +333,9 @@ class Progress:
         if self._ids != known or self._described != saved["workers"]:
             controller.change_workers(self._workers())
         self._controller = controller
+        self.shard_steps = saved.get("shard_steps", 0)
+        if self.updates is not None:
+            self.updates = saved.get("updates") or self.step
         self._place = saved["place"] if saved["place"]["dataset_size"] else None
         self._go_to_place()
 

@@ -1,0 +1,304 @@
+"""A job whose workers are not in step (sync="asp", "ssp"): isochron.served carries it, this file ties it to TensorFlow.
+
+One iteration:
+  a) the dataset asks the desk for samples, pulls the parameters from the shards of all workers, and hands out a batch;
+  b) the step function computes this worker's own gradients, and notes them in place of applying them;
+  c) they are sent, with the present learning rate; the shards take the step, each with the user's optimizer for its
+     slices, and the worker waits until all have.
+
+At the end of an epoch all meet: everybody has the same parameters then, and sum(), save() and evaluation() are possible
+there. TensorFlow's collectives serve for that alone.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from isochron.errors import Error
+from isochron.served.course import Course, Place, Together
+from isochron.served.messages import Order
+from isochron.tensorflow import data, shard_optimizer, shard_state
+from isochron.tensorflow.job import OUT_OF_MEMORY, Job, cpu_seconds, is_scalar, memory_share
+from isochron.tensorflow.parameters import Parameters
+from isochron.tensorflow.served_batches import ServedBatches
+from isochron.tensorflow.shard_optimizer import SliceUpdater
+from isochron.tensorflow.step import Computed, Step
+
+
+class AsyncJob(Job):
+    """What Job() makes of sync="asp" and sync="ssp"."""
+
+    def __init__(self, global_batch: int, policy: str = "isochron", sync: str = "asp", **options: Any) -> None:
+        super().__init__(global_batch, policy, sync, **options)
+        self._progress.updates = 0
+        self._course: Course | None = None
+        self._parameters: Parameters | None = None
+        self._updaters: list[SliceUpdater] = []
+        self._at_meeting = True
+        self._meetings = 0
+        self._iterations_before = 0  # of the optimizer, when the job had made no step
+
+    # What it is asked for.
+
+    @property
+    def strategy(self) -> tf.distribute.Strategy:
+        """Of one device: no gradient is added up."""
+        return tf.distribute.get_strategy()
+
+    @property
+    def decision(self) -> Any:
+        """An order says the same of the split."""
+        return self._progress.decision if self._at_meeting else self._order
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        """Of the workers, as the desk deals now."""
+        return self.decision.batch_sizes
+
+    @property
+    def step_number(self) -> int:
+        """Of the whole job: so many global batches' samples were dealt."""
+        if self._source is None:
+            return self._progress.step
+        position = self._progress.position if self._at_meeting else self._order.first
+        return self.epoch * self.steps_per_epoch + position // self.options.global_batch
+
+    def prepare(
+        self, model: keras.Model, optimizer: keras.optimizers.Optimizer
+    ) -> tuple[keras.Model, keras.optimizers.Optimizer]:
+        """As in step, but BatchNormalization uses this worker's own samples."""
+        if self._course is not None:
+            raise Error("prepare() after the first batch; the shards have begun")
+        shard_optimizer.check(optimizer, self.options.sync, self.options.momentum_correction)
+        return super().prepare(model, optimizer)
+
+    def compile(self, model: keras.Model, **arguments: Any) -> None:
+        raise self._refusal("compile() for model.fit()", "with sync 'bsp', or a loop of your own with @job.step")
+
+    def set_bounds(self, bounds: Sequence[tuple[int, int]]) -> None:
+        raise self._refusal("set_bounds()", "with sync 'bsp', or min_batch and max_batch of the job")
+
+    def _refusal(self, what: str, permitted: str) -> ValueError:
+        return ValueError(f"{what} with sync '{self.options.sync}'; permitted: {permitted}")
+
+    def dataset(self, samples: Any) -> ServedBatches:  # type: ignore[override]  # the loop over it is the same
+        source = data.make_source(samples)
+        self._progress.open(source.size())
+        self._source = source
+        self._dataset_name = type(samples).__name__
+        return ServedBatches(source.signature, self._hand_out)
+
+    def _hand_out(self) -> Iterator[Any]:
+        while not self._stopping:
+            if self._batch_is_out:
+                raise RuntimeError("a batch was asked for before the step with the one before it")
+            batch = self._take_batch()
+            if batch is None:
+                return
+            yield batch
+
+    # Iterations.
+
+    @property
+    def _order(self) -> Order:
+        assert self._course is not None
+        return self._course.order
+
+    def _take_batch(self) -> Any:
+        """None: all have met."""
+        if self._course is None:
+            self._course = self._set_out()
+        course = self._course
+        if self._at_meeting:
+            course.enter()
+            self._progress.use_ledger(course.place.ledger)
+            self._at_meeting = False
+        order = course.next_order(int(self._stop_wanted))
+        for update in order.news:
+            self._progress.note_update(update)
+        if order.meet:
+            self._meet(order)
+            return None
+        self._started, self._cpu_started = time.perf_counter(), cpu_seconds()
+        course.start_pull()
+        sampler = self._progress.sampler
+        batch = self._source.take(
+            sampler.epoch, (order.first, order.last), lambda: sampler.samples(order.first, order.last))  # fmt: skip
+        course.finish_pull()
+        self._parameters.take(course.values)
+        self._batch_is_out = True
+        return batch
+
+    def _set_out(self) -> Course:
+        """With what the first worker's model and optimizer hold now. Collective."""
+        model, optimizer = self.trained
+        if not model.built:
+            raise ValueError(
+                f"the model has no variables yet with sync '{self.options.sync}'; permitted: one that was built, by an "
+                "Input layer, build() or a first call"
+            )
+        shard_optimizer.check_variables(model.trainable_variables, self.options.sync)
+        self._weight.assign(1.0)  # gradients are means over this worker's samples
+        with self._peers.watched("the variables of the first worker"):
+            self._agree_on_variables(model.trainable_variables)
+        self._start_log()
+        self._iterations_before = int(optimizer.iterations.numpy()) - self.step_number
+        self._parameters = Parameters(shard_optimizer.by_decay(optimizer, model.trainable_variables), self.size)
+        self._updaters = self._cut(optimizer)
+        progress = self._progress
+        size, lines = progress.sampler.samples_per_epoch, progress.updates or 0
+        place = Place(progress.epoch, progress.position, size, progress.ledger, lines)
+        together = Together(super().gather, super().sum, self._cluster.meeting_place)
+        return Course(self.rank, progress.workers, self.options, together, self._parameters.layout,
+                      list(self._updaters), place, progress.learned)  # fmt: skip
+
+    def _cut(self, optimizer: keras.optimizers.Optimizer) -> list[SliceUpdater]:
+        """This worker's slices."""
+        corrected = self.options.momentum_correction and self.options.bound != 0
+        parameters, updaters = self._parameters, []
+        values = [variable.numpy() for variable in parameters.variables]
+        for number, strip in enumerate(parameters.layout.strips):
+            first, last = parameters.layout.slice_of(number, self.rank)
+            mine = parameters.strip(number, values)[first:last]
+            updaters.append(SliceUpdater(
+                optimizer, mine, decays=strip.group == 0, corrected_for=self.size if corrected else 0))  # fmt: skip
+        steps = self._progress.shard_steps or int(optimizer.iterations.numpy())
+        shard_state.spread(optimizer, parameters, updaters, self.rank, steps)
+        return updaters
+
+    def _synchronize_norms(self) -> bool:
+        return False
+
+    def run_step(
+        self, step: Step, batch: Sequence[Any], loss_of: Callable[[Any, list[tf.Tensor]], float] | None = None
+    ) -> tuple[Any, list[tf.Tensor]] | None:
+        """What the function returned, when all shards have its update."""
+        if not self._batch_is_out:
+            raise RuntimeError("a step without a batch of job.dataset(...)")
+        warm = not step.is_new(batch)
+        step.trace(batch)
+        computed = self._compute_alone(step, batch)
+        self.last_loss = float(computed.outputs) if is_scalar(computed.outputs) else math.nan
+        self._send(step.variables, computed.gradients, warm)
+        self._batch_is_out = False
+        if self.options.on_step is not None:
+            self.options.on_step(self)
+        return computed.outputs, computed.states
+
+    def _compute_alone(self, step: Step, batch: Sequence[Any]) -> Computed:
+        try:
+            return step.compute(batch)
+        except OUT_OF_MEMORY as error:
+            raise Error(
+                f"the memory of task {self.rank} did not hold {self._order.batch} samples; with sync "
+                f"'{self.options.sync}' nobody else takes them. Start again with a smaller max_batch there"
+            ) from error
+
+    def _send(self, variables: Sequence[Any], gradients: Sequence[tf.Tensor], warm: bool) -> None:
+        course, parameters = self._course, self._parameters
+        parameters.put(gradients, variables, course.gradients)  # waits for a GPU
+        finite = self.options.numbers == "ignore" or all(
+            bool(np.isfinite(gradient.numpy()).all()) for gradient in gradients)  # fmt: skip
+        elapsed = max(time.perf_counter() - self._started, 1e-9)
+        cpu = min((cpu_seconds() - self._cpu_started) / elapsed, 1.0)
+        course.computed(self.last_loss, cpu, memory_share(), finite_gradient=finite, warm=warm)
+        if finite:
+            rate = {"learning_rate": self._learning_rate()}
+            course.push([rate] * len(parameters.layout.strips), float(self._order.batch))
+        course.finish()
+
+    def _learning_rate(self) -> float:
+        """Schedules go by steps of the global batch, as in step."""
+        optimizer = self._prepared[1].optimizer
+        optimizer.iterations.assign(self._iterations_before + self.step_number)
+        return float(optimizer.learning_rate)
+
+    # Meetings.
+
+    def _meet(self, order: Order) -> None:
+        course = self._course
+        self._meetings += 1
+        self._peers.note(self._meetings)
+        course.come_together()
+        self._parameters.take(course.values)
+        self._average_statistics(course.samples)
+        self._progress.arrive(course.place.epoch, course.place.position, order.controller.encode())
+        self._stopping = order.stopping
+        self._at_meeting = True
+
+    def _average_statistics(self, samples: int) -> None:
+        """BatchNormalization's, by the samples of each worker since the last meeting."""
+        running = [variable for variable in self._changing if tf.as_dtype(variable.dtype).is_floating]
+        if not running:
+            return
+        mine = [np.asarray(variable.numpy(), np.float64).reshape(-1) * samples for variable in running]
+        with self._peers.watched("the average of running statistics"):
+            total = self._collectives.sum(np.concatenate([[float(samples)], *mine]))
+        if total[0] == 0:
+            return
+        cuts = np.cumsum([len(values) for values in mine])[:-1]
+        for variable, mean in zip(running, np.split(total[1:] / total[0], cuts), strict=True):
+            variable.assign(mean.reshape(variable.shape))
+
+    def _require_meeting(self, what: str) -> None:
+        if not self._at_meeting:
+            sync = self.options.sync
+            raise Error(f"{what} in the middle of an epoch with sync '{sync}'; permitted: when its loop is over")
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        self._require_meeting("sum()")
+        return super().sum(values)
+
+    def gather(self, value: Any) -> list[Any]:
+        self._require_meeting("gather()")
+        return super().gather(value)
+
+    def evaluation(self, samples: Any, batch_size: int = 256) -> tf.data.Dataset:
+        self._require_meeting("evaluation()")
+        return super().evaluation(samples, batch_size)
+
+    def note_evaluation(self, loss: float, accuracy: float = math.nan) -> None:
+        log = self._progress.log
+        if log is not None:
+            log.evaluation(step=self._progress.updates, seconds=self._now(), loss=loss, accuracy=accuracy)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """When all have met."""
+        self._require_meeting("save()")
+        if self._course is not None:
+            _, optimizer = self.trained
+            total = self._collectives.sum
+            with self._peers.watched("what the shards have learned"):
+                shard_state.gather(optimizer, self._parameters, self._updaters, self.rank, total)
+                # The last slice is never empty.
+                mine = max(updater.steps for updater in self._updaters) if self.rank == self.size - 1 else 0
+                self._progress.shard_steps = int(total([mine])[0])
+            optimizer.iterations.assign(self._iterations_before + self.step_number)
+        super().save(path)
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        if self._course is not None:
+            raise Error("restore() after the first batch; the shards have begun")
+        super().restore(path)
+
+    def close(self) -> None:
+        self._leave(orderly=True)
+        super().close()
+
+    def _leave(self, orderly: bool) -> None:
+        if self._course is not None:
+            self._course.close(orderly)
+        self._course, self._at_meeting = None, True
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None:
+            self._leave(orderly=False)  # the others take this worker for lost
+        super().__exit__(kind, error, trace)
