@@ -419,7 +419,7 @@ TEST(AsyncJobTest, AGradientThatIsNoNumberEndsTheJobOnAllWorkers) {
 }
 
 TEST(AsyncJobTest, RefusesWhatMakesNoSense) {
-  const auto refusal = [](JobOptions options, const char* words) {
+  const auto refusal = [](const JobOptions& options, const char* words) {
     try {
       Job job(options);
       FAIL() << words;
