@@ -229,7 +229,7 @@ TEST_F(ElasticTest, NamesAStoppedWorkerAndThenGoesOnWithoutIt) {
 
 TEST_F(ElasticTest, ALackOfMemoryLowersTheCeilingOfThatWorkerOnly) {
   const Result undisturbed = run(3, "steps=12");
-  const Result result = run(3, "steps=12 4:1:memory");
+  const Result result = run(3, "steps=12 policy=uniform 4:1:memory");
   ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
   expect_same_course(result, undisturbed);
   for (const Diary& diary : result.finished) {
