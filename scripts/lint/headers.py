@@ -12,11 +12,11 @@ import sources
 COMMANDS = sources.compile_commands()
 WITH_TORCH = pathlib.Path("isochron/comm/progress.cc")
 WITH_PYTHON = pathlib.Path("isochron/python/module.cc")
-TORCH_LAYERS = {"comm", "server", "engine", "model", "train", "worker", "ranks"}
+NEEDS_TORCH = sources.TORCH_LAYERS | {"comm", "ranks"}
 
 
 def compile_alone(header):
-    compiler = COMMANDS[WITH_TORCH] if TORCH_LAYERS.intersection(header.parts) else sources.FALLBACK
+    compiler = COMMANDS[WITH_TORCH] if NEEDS_TORCH.intersection(header.parts) else sources.FALLBACK
     if "python" in header.parts:
         compiler = COMMANDS[WITH_PYTHON]
     command = [*compiler, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++", "-"]

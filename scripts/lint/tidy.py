@@ -23,9 +23,8 @@ CHECKS = sources.tracked("*.clang-tidy")
 # LibTorch's headers make all checks take minutes a file, so its users get the ones that find most: the layers whose
 # headers include it, and what includes it by itself.
 INCLUDES_TORCH = re.compile(r"^#include <(torch|ATen)/", re.MULTILINE)
-TORCH_LAYERS = {"server", "engine", "model", "train", "worker"}
 # Their tests are left to the compiler's warnings: a quarter of all the time for next to no findings.
-SKIPPED = TORCH_LAYERS | {"comm", "elastic"}
+SKIPPED = sources.TORCH_LAYERS | {"comm", "elastic"}
 TORCH_CHECKS = ("-*,bugprone-use-after-move,bugprone-dangling-handle,bugprone-unused-raii,misc-unused-parameters,"
                 "performance-for-range-copy,performance-unnecessary-value-param,performance-move-const-arg,"
                 "readability-braces-around-statements,readability-function-size")  # fmt: skip
@@ -52,7 +51,7 @@ def fingerprint(files, arguments):
 
 def check(path, arguments):
     """clang-tidy's findings, empty if there are none."""
-    torch = TORCH_LAYERS.intersection(path.parts) or INCLUDES_TORCH.search((sources.ROOT / path).read_text())
+    torch = sources.TORCH_LAYERS.intersection(path.parts) or INCLUDES_TORCH.search((sources.ROOT / path).read_text())
     checks = [f"--checks={TORCH_CHECKS}"] if torch else SELECTION
     memory = MEMORY / f"{str(path).replace('/', '.')}.json"
     if memory.exists():
