@@ -93,23 +93,6 @@ void divide_cpu(const fs::path& group) {
   }
 }
 
-/// The nearest group, from ours upwards, in which groups with quotas can be made.
-fs::path parent_for_groups(const CgroupTree& tree) {
-  if (tree.version == 1) {
-    return tree.own;
-  }
-  for (fs::path group = tree.own;; group = group.parent_path()) {
-    try {
-      divide_cpu(group);
-      return group;
-    } catch (const Error&) {
-      if (group == tree.mount) {
-        throw;
-      }
-    }
-  }
-}
-
 void set_quota(int version, const fs::path& group, const Quota& quota) {
   const std::string microseconds = std::to_string(quota.microseconds);
   const std::string period = std::to_string(quota.period);
@@ -197,6 +180,27 @@ std::optional<CgroupTree> find_cgroup_tree() {
     return std::nullopt;
   }
   return tree;
+}
+
+fs::path parent_for_groups(const CgroupTree& tree) {
+  if (tree.version == 1) {
+    return tree.own;
+  }
+  std::string refusal;
+  for (fs::path group = tree.own;; group = group.parent_path()) {
+    try {
+      if (exists(group / "cgroup.type") && !content(group / "cgroup.procs").empty()) {
+        throw Error("control group " + group.string() + " holds processes, so it cannot be divided");
+      }
+      divide_cpu(group);
+      return group;
+    } catch (const Error& error) {
+      refusal += refusal.empty() ? error.what() : std::string("; ") + error.what();
+      if (group == tree.mount) {
+        throw Error(refusal);
+      }
+    }
+  }
 }
 
 CpuGroups::CpuGroups(const CgroupTree& tree, const std::string& name, const std::vector<Quota>& quotas)

@@ -1,8 +1,8 @@
 // CPU quotas for groups of processes by Linux control groups, version 1 (cpu.cfs_quota_us) or 2 (cpu.max): whichever
 // the cpu controller belongs to. The kernel keeps them to about 0.2 %.
 //
-// Groups are made below the group that this process is in, or in version 2, where a group that holds processes cannot
-// be divided, below the nearest one above it that can: what limits this process limits its workers too.
+// Groups are made below the group that this process is in, or in version 2 below the nearest one above it that can be
+// divided: what limits this process limits its workers too.
 #pragma once
 
 #include <filesystem>
@@ -24,6 +24,12 @@ struct CgroupTree {
 /// From the texts of /proc/self/mountinfo and /proc/self/cgroup; none if there is no cpu controller.
 [[nodiscard]] std::optional<CgroupTree> parse_cgroup_tree(const std::string& mountinfo, const std::string& cgroup);
 [[nodiscard]] std::optional<CgroupTree> find_cgroup_tree();
+
+/// The nearest group, from ours upwards, in which groups with quotas can be made. In version 2 one with processes of its
+/// own cannot be divided, unless it is the root of all, which alone has no type: the kernel lets it have the cpu
+/// controller, but makes it a group of threads, and those below it are of no use for processes. Throws isochron::Error
+/// saying what is against every one of them.
+[[nodiscard]] std::filesystem::path parent_for_groups(const CgroupTree& tree);
 
 /// One group per worker. Not thread-safe.
 class CpuGroups : public CpuLimiter {

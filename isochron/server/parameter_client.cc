@@ -85,10 +85,10 @@ at::Tensor ParameterClient::part(const std::vector<at::Tensor>& strips, const Sl
   return strips[slot.strip].narrow(0, slot.first, slot.parameter.numel()).view(slot.parameter.sizes());
 }
 
-void ParameterClient::start_pull(WorkerId worker, std::int64_t least_rounds) {
+void ParameterClient::start_pull(WorkerId worker, std::int64_t rounds) {
   pulling_from_.clear();
   for (std::size_t piece = 0; piece < layout_.pieces.size(); ++piece) {
-    pulls_[piece] = {.piece = static_cast<std::int64_t>(piece), .worker = worker, .least_rounds = least_rounds};
+    pulls_[piece] = {.piece = static_cast<std::int64_t>(piece), .worker = worker, .rounds = rounds};
     const at::Tensor values = part(values_, piece);
     pulling_from_.insert(pulling_from_.end(), 2, server_of(piece));
     check_mpi(
@@ -242,8 +242,7 @@ ParameterClient::Pushed ParameterClient::finish_push() {
   }
   channel_->wait(requests_, "pushing a gradient", pushing_to_);
   pushing_to_.clear();
-  leaving_.assign(layout_.pieces.size(), {});
-  pushing_ = false;
+  forget_push();
   Pushed pushed{.finite = finite_};
   for (const PushAnswer& answer : answers_) {
     pushed.staleness = std::max(pushed.staleness, answer.staleness);
@@ -256,6 +255,11 @@ void ParameterClient::abandon() {
   Channel::drain(pulling_);
   Channel::drain(requests_);
   pushing_to_.clear();
+}
+
+void ParameterClient::forget_push() {
+  leaving_.assign(layout_.pieces.size(), {});
+  pushing_ = false;
 }
 
 void ParameterClient::move_to(Channel& channel, const std::vector<int>& server_of, std::vector<Peer> servers) {

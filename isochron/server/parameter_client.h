@@ -29,8 +29,8 @@ class ParameterClient {
   // Takes the hooks away; what is in flight must have ended.
   ~ParameterClient();
 
-  // Asks for all values. They are in the model after finish_pull().
-  void start_pull(WorkerId worker, std::int64_t least_rounds);
+  // Asks for all values, in rounds for those after `rounds`. They are in the model after finish_pull().
+  void start_pull(WorkerId worker, std::int64_t rounds);
   void finish_pull();
 
   // The gradients of the coming backward pass are an update: `push` says which, `rates` has the learning rate of every
@@ -45,6 +45,8 @@ class ParameterClient {
 
   // After a failure of the channel: brings what is in flight to its end.
   void abandon();
+  // And leaves out an update that is on its way: it will not be sent again.
+  void forget_push();
   // Goes on over another channel with other servers, `server_of` by piece. An update under way is sent again; servers
   // leave out the pieces of it that they have.
   void move_to(Channel& channel, const std::vector<int>& server_of, std::vector<Peer> servers);

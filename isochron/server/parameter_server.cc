@@ -217,17 +217,11 @@ void ParameterServer::answer(const Incoming& incoming) {
     note(incoming.push.from);
   }
   send(incoming.rank, kAnswerTag, as_bytes(PushAnswer{.piece = incoming.push.piece, .staleness = staleness}));
-  answer_waiting_pulls();
 }
 
 void ParameterServer::answer(int rank, const Pull& pull) {
-  ServedPiece& piece = pieces_.at(pull.piece);
-  if (piece.rounds() < pull.least_rounds) {
-    waiting_.push_back({.rank = rank, .pull = pull});
-    return;
-  }
   Outgoing& outgoing = outgoing_.emplace_back();
-  outgoing.values = piece.pull(pull.worker);
+  outgoing.values = pieces_.at(pull.piece).pull(pull.worker, pull.rounds);
   check_mpi(
       MPI_Isend(
           outgoing.values.const_data_ptr(),
@@ -238,13 +232,6 @@ void ParameterServer::answer(int rank, const Pull& pull) {
           channel_.expected(),
           &outgoing.request),
       "MPI_Isend");
-}
-
-void ParameterServer::answer_waiting_pulls() {
-  const std::vector<WaitingPull> waiting = std::exchange(waiting_, {});
-  for (const WaitingPull& pull : waiting) {
-    answer(pull.rank, pull.pull);
-  }
 }
 
 void ParameterServer::hear(int rank, const std::string& words) {

@@ -83,10 +83,6 @@ class ParameterServer {
     std::string bytes;
     MPI_Request request = MPI_REQUEST_NULL;
   };
-  struct WaitingPull {
-    int rank = 0;
-    Pull pull;
-  };
 
   void run();
   void serve();
@@ -99,7 +95,6 @@ class ParameterServer {
   std::int64_t largest(at::ScalarType type) const;
   void answer(const Incoming& incoming);
   void answer(int rank, const Pull& pull);
-  void answer_waiting_pulls();
   void hear(int rank, const std::string& words);
   void note(const Provenance& from);
   void send(int rank, int tag, std::string bytes);
@@ -110,7 +105,6 @@ class ParameterServer {
   Desk* const desk_;
   std::list<Incoming> incoming_;
   std::list<Outgoing> outgoing_;
-  std::vector<WaitingPull> waiting_;                         // for rounds
   std::map<at::ScalarType, std::vector<at::Tensor>> spare_;  // buffers for gradients
   std::vector<Provenance> arrivals_;
   std::map<WorkerId, std::int64_t> last_arrival_;

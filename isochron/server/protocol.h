@@ -32,6 +32,7 @@ inline constexpr int kFirstValuesTag = 16;  // plus the number of the piece
 struct Provenance {
   WorkerId worker = 0;
   std::int64_t iteration = 0;  // of that worker; each is larger than the one before
+  std::int64_t round = 0;      // in rounds: of all workers
   std::int64_t epoch = 0;
   std::int64_t first = 0;  // positions of the epoch
   std::int64_t last = 0;
@@ -40,7 +41,6 @@ struct Provenance {
 struct Push {
   std::int64_t piece = 0;
   Provenance from;
-  std::int64_t round = 0;
   std::int64_t round_samples = 0;  // in rounds: of all workers together; 0: applied as it comes
   double rate = 0.0;               // the learning rate of the piece's group, batch factor included
 };
@@ -53,7 +53,7 @@ struct PushAnswer {
 struct Pull {
   std::int64_t piece = 0;
   WorkerId worker = 0;
-  std::int64_t least_rounds = 0;  // to be answered once so many rounds are applied
+  std::int64_t rounds = 0;  // in rounds: so many are over, and are to be in the values
 };
 
 }  // namespace isochron::server

@@ -1,10 +1,12 @@
 #include "isochron/server/served_piece.h"
 
+#include <string>
 #include <utility>
 
 #include <ATen/ATen.h>
 #include <torch/optim/optimizer.h>
 
+#include "isochron/core/error.h"
 #include "isochron/core/rate/rate.h"
 
 namespace isochron::server {
@@ -41,11 +43,22 @@ void ServedPiece::add_to_round(const Push& push, const at::Tensor& gradient) {
     round_sum_.add_(gradient, weight);
   }
   round_samples_ += samples;
-  if (round_samples_ == push.round_samples) {
-    step(round_sum_, push.rate);
-    round_samples_ = 0;
-    rounds_ = push.round + 1;
+  round_complete_ = push.round_samples;
+  round_rate_ = push.rate;
+}
+
+void ServedPiece::finish_rounds(std::int64_t rounds) {
+  if (rounds <= rounds_) {
+    return;
   }
+  ISO_CHECK(
+      rounds == rounds_ + 1 && round_samples_ == round_complete_,
+      "round " + std::to_string(rounds) + " is to be over, but a piece of the parameters has " +
+          std::to_string(rounds_) + " and " + std::to_string(round_samples_) + " of " +
+          std::to_string(round_complete_) + " samples of the next");
+  step(round_sum_, round_rate_);
+  round_samples_ = 0;
+  rounds_ = rounds;
 }
 
 void ServedPiece::step(const at::Tensor& gradient, double rate) {
@@ -58,7 +71,8 @@ void ServedPiece::step(const at::Tensor& gradient, double rate) {
   values_.mutable_grad().reset();
 }
 
-at::Tensor ServedPiece::pull(WorkerId worker) {
+at::Tensor ServedPiece::pull(WorkerId worker, std::int64_t rounds) {
+  finish_rounds(rounds);
   enter(worker);
   clocks_.pull(worker);
   return values_.detach();

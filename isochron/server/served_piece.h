@@ -1,8 +1,11 @@
 // A piece of the parameters on its server: the values, and the optimizer that moves them.
 //
-// Updates are applied in the order in which they come, each once, however often it is sent. In rounds (s = 0) the
-// gradients of a round are added up, weighted by their samples, and applied as one. Values that are on their way to a
-// worker are not touched: an update that comes meanwhile moves a copy. Not thread-safe.
+// Updates are applied in the order in which they come, each once, however often it is sent. Values that are on their
+// way to a worker are not touched: an update that comes meanwhile moves a copy. Not thread-safe.
+//
+// In rounds (s = 0) the gradients of a round are added up, weighted by their samples, and applied as one by the first
+// who knows that the round is over on all servers: that is whoever pulls for the next one. So a round in which a worker
+// is lost can be left out everywhere and done again.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +32,17 @@ class ServedPiece {
 
   // `gradient` is flat; it is used up. The staleness of the update; -1: it had been applied before.
   std::int64_t apply(const Push& push, const at::Tensor& gradient);
-  // The present values, which stay as they are as long as somebody holds them.
-  at::Tensor pull(WorkerId worker);
+  // The present values, which stay as they are as long as somebody holds them. In rounds: after `rounds` of them.
+  at::Tensor pull(WorkerId worker, std::int64_t rounds);
 
   std::int64_t updates() const { return updates_; }  // gradients that were taken in
   void forget_updates() { updates_ = 0; }
+  // In rounds: how many are applied; applies the last of `rounds` if that has not happened yet; what came of one that
+  // is not over is forgotten; the values are those after `rounds`.
   std::int64_t rounds() const { return rounds_; }
+  void finish_rounds(std::int64_t rounds);
+  void restart_round() { round_samples_ = 0; }
+  void begin_at(std::int64_t rounds) { rounds_ = rounds; }
   const at::Tensor& values() const { return values_; }
   torch::optim::Optimizer& optimizer() { return *optimizer_; }
 
@@ -51,7 +59,9 @@ class ServedPiece {
   std::map<WorkerId, std::int64_t> next_;  // by worker: the iteration that is to come
   std::int64_t updates_ = 0;
   at::Tensor round_sum_;
-  std::int64_t round_samples_ = 0;  // in it
+  std::int64_t round_samples_ = 0;   // in it
+  std::int64_t round_complete_ = 0;  // when there are so many
+  double round_rate_ = 0.0;
   std::int64_t rounds_ = 0;
 };
 

@@ -91,6 +91,23 @@ TEST(DispatcherTest, BoundZeroDoesNotWaitForAWorkerWithoutAShare) {
   EXPECT_TRUE(dispatcher.meeting());
 }
 
+TEST(DispatcherTest, BoundZeroCountsARoundAsAWholeOrNotAtAll) {
+  Dispatcher dispatcher(controller_of(2, 8, "uniform"), 0, ClaimPool(16), 2);
+  dispatcher.open(32);
+  dispatcher.ask(0);
+  dispatcher.ask(1);
+  const std::vector<WorkOrder> orders = dispatcher.take_orders();
+  ASSERT_EQ(orders.size(), 2U);
+  EXPECT_EQ(orders[0].iteration, 2) << "it goes on from there";
+  EXPECT_EQ(orders[0].positions, (Interval{16, 20}));
+  EXPECT_FALSE(dispatcher.settled());
+  dispatcher.finish(0, telemetry(0, 4, 1.0));
+  EXPECT_FALSE(dispatcher.settled());
+  EXPECT_THROW(dispatcher.leave(1), Error);
+  dispatcher.finish(1, telemetry(1, 4, 1.0));
+  EXPECT_TRUE(dispatcher.settled());
+}
+
 TEST(DispatcherTest, GivesTheSamplesOfALostWorkerToTheOthers) {
   Dispatcher dispatcher(controller_of(2, 8, "uniform"), std::nullopt, ClaimPool());
   dispatcher.open(8);
@@ -176,18 +193,41 @@ class RandomSchedule {
   void end_or_kill(std::size_t which) {
     const WorkOrder order = working_[which];
     working_.erase(working_.begin() + static_cast<std::ptrdiff_t>(which));
-    if (bound_ != 0 && clocks_.size() > 1 && random_.below(20) == 0) {
+    if (clocks_.size() > 1 && random_.below(20) == 0) {
       clocks_.erase(order.worker);
-      dispatcher_.leave(order.worker);
+      if (bound_ == 0) {
+        begin_round_again();
+      } else {
+        dispatcher_.leave(order.worker);
+      }
       return;
     }
     ledger_.stage(
         {.positions =
              dispatcher_.finish(order.worker, telemetry(order.worker, order.positions.size(), random_.uniform() + 0.1)),
          .worker = order.worker});
-    ledger_.commit();
+    if (dispatcher_.settled()) {
+      ledger_.commit();
+    }
     ++clocks_[order.worker];
     dispatcher_.ask(order.worker);
+  }
+
+  void begin_round_again() {
+    Controller controller = controller_of(workers_, dispatcher_.controller().roster().global_batch, "isochron");
+    std::vector<Worker> rest = controller.roster().workers;
+    std::erase_if(rest, [this](const Worker& worker) { return !clocks_.contains(worker.id); });
+    controller.change_workers(rest);
+    const std::vector<Interval> used = ledger_.intervals();
+    const std::int64_t round = dispatcher_.clocks().slowest();
+    dispatcher_ = Dispatcher(std::move(controller), bound_, ClaimPool(used.empty() ? 0 : used.back().last), round);
+    dispatcher_.open(samples_);
+    ledger_.discard();
+    working_.clear();
+    for (auto& [id, clock] : clocks_) {
+      clock = round;
+      dispatcher_.ask(id);
+    }
   }
 
   Random random_;

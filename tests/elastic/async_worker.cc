@@ -3,9 +3,9 @@
 //   async_worker FOLDER KEY=VALUE… WORKER:ITERATION:WHERE[:MICROSECONDS]…
 //
 // Keys: sync (asp, ssp), staleness, servers, epochs, samples, timeout (ms). WHERE: "forward", "push" (so many
-// microseconds after backward has begun), "meeting" (before the sum after the epoch with that number), "serve" (so many
-// microseconds after that epoch has begun, for dedicated servers), "stop". Whoever reaches the end writes down what it
-// holds.
+// microseconds after backward has begun), "free" (so many after it has ended), "meeting" (before the sum after the
+// epoch with that number), "serve" (so many microseconds after that epoch has begun, for dedicated servers), "stop".
+// Whoever reaches the end writes down what it holds.
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -151,6 +151,9 @@ class Subject {
     job.backward(torch::nn::functional::cross_entropy(model_->forward(batch.data), batch.target));
     optimizer_.step();
     optimizer_.zero_grad();
+    if (const Fault* const fault = take(iterations_, "free")) {
+      die_after(fault->microseconds);
+    }
     ++iterations_;
   }
 

@@ -2,11 +2,13 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "tests/emulate/await.h"
 #include "tests/emulate/control_groups.h"
 #include "tests/emulate/spinner.h"
+#include "tests/own_path.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,6 +55,24 @@ TEST(CgroupTreeTest, SeesAContainersPartOfTheTree) {
 TEST(CgroupTreeTest, FindsNothingWhereNothingIs) {
   EXPECT_FALSE(parse_cgroup_tree("", ""));
   EXPECT_FALSE(parse_cgroup_tree("30 25 0:26 / /proc rw - proc proc rw\n", "0::/\n"));
+}
+
+TEST(ParentForGroupsTest, PassesOverGroupsThatHoldProcesses) {
+  const fs::path folder = own_path();
+  const CgroupTree tree{.version = 2, .mount = folder, .own = folder / "slice" / "session"};
+  fs::create_directories(tree.own);
+  for (const fs::path& group : {tree.own, tree.own.parent_path(), tree.mount}) {
+    std::ofstream(group / "cgroup.subtree_control") << "";
+    std::ofstream(group / "cgroup.procs") << (group == tree.own.parent_path() ? "" : "4711\n");
+    std::ofstream(group / "cgroup.type") << "domain\n";
+  }
+  EXPECT_EQ(parent_for_groups(tree), tree.own.parent_path());
+  EXPECT_EQ(content(tree.own / "cgroup.subtree_control"), "") << "the kernel would take it, and spoil the group";
+  std::ofstream(tree.own.parent_path() / "cgroup.procs") << "4712\n";
+  EXPECT_THROW((void)parent_for_groups(tree), Error);
+  fs::remove(tree.mount / "cgroup.type");
+  EXPECT_EQ(parent_for_groups(tree), tree.mount) << "the root of all";
+  fs::remove_all(folder);
 }
 
 class CpuGroupsTest : public testing::Test {

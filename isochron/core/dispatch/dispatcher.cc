@@ -9,8 +9,8 @@
 
 namespace isochron {
 
-Dispatcher::Dispatcher(Controller controller, std::optional<std::int64_t> bound, ClaimPool claims)
-    : controller_(std::move(controller)), bound_(bound), clocks_(bound), claims_(std::move(claims)) {
+Dispatcher::Dispatcher(Controller controller, std::optional<std::int64_t> bound, ClaimPool claims, std::int64_t first)
+    : controller_(std::move(controller)), bound_(bound), clocks_(bound, first), claims_(std::move(claims)) {
   for (const Worker& worker : controller_.roster().workers) {
     clocks_.join(worker.id);
   }
@@ -107,16 +107,14 @@ void Dispatcher::observe_if_all_reported() {
 
 void Dispatcher::give_up(WorkerId worker) {
   if (in_rounds()) {
-    throw Error("a worker gave up its part of a round of stale-synchronous training with bound 0; use sync bsp");
+    throw Error("a worker gave up its part of a round of stale-synchronous training with bound 0");
   }
   claims_.give_back(worker);
 }
 
 void Dispatcher::leave(WorkerId worker) {
-  if (in_rounds()) {
-    throw Error(
-        "a worker is lost in a round of stale-synchronous training with bound 0, which cannot be completed without it; "
-        "use sync bsp, which goes on, or start again from a checkpoint");
+  if (!settled()) {
+    throw Error("a worker is lost in the middle of a round of stale-synchronous training with bound 0");
   }
   std::vector<Worker> rest = controller_.roster().workers;
   std::erase_if(rest, [&](const Worker& other) { return other.id == worker; });

@@ -9,7 +9,8 @@
 //   c) finish() is for when its update is applied.
 //
 // With s = 0 iterations come in rounds that equal the steps of bulk-synchronous training: all samples of a round, B or
-// what is left, are dealt when it begins, in proportion to the split.
+// what is left, are dealt when it begins, in proportion to the split. A round counts as a whole or not at all: when a
+// worker is lost in the middle of one, the caller begins with a new dispatcher where the round began.
 //
 // A meeting is the moment when everything that was opened is used and all workers are free: the end of an epoch, or
 // wherever the caller wants all to see the same parameters. Nobody waits for ever: whoever is refused is released when
@@ -38,8 +39,8 @@ struct WorkOrder {
 
 class Dispatcher {
  public:
-  /// `bound` is s; none: asynchronous. `claims`: of the epoch that is under way.
-  Dispatcher(Controller controller, std::optional<std::int64_t> bound, ClaimPool claims);
+  /// `bound` is s; none: asynchronous. `claims`: of the epoch that is under way. Iterations are counted from `first`.
+  Dispatcher(Controller controller, std::optional<std::int64_t> bound, ClaimPool claims, std::int64_t first = 0);
 
   /// Samples up to position `end` may be used.
   void open(std::int64_t end) { claims_.open(end); }
@@ -57,9 +58,11 @@ class Dispatcher {
   /// The worker could not compute what it was told to; the samples go back.
   void give_up(WorkerId worker);
   /// A worker is lost; its samples go back. Throws std::invalid_argument if the others cannot hold the global batch,
-  /// and Error with s = 0, where its round cannot be completed.
+  /// and Error with s = 0 in the middle of a round.
   void leave(WorkerId worker);
 
+  /// What was finished counts: always, but with s = 0 not in the middle of a round.
+  [[nodiscard]] bool settled() const { return !in_rounds() || !claims_.any_held(); }
   /// Everything that was opened is used, and all are free.
   [[nodiscard]] bool meeting() const;
   /// All have been told of the meeting; they ask again when it is over.

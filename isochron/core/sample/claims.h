@@ -41,8 +41,10 @@ class ClaimPool {
   [[nodiscard]] std::optional<Interval> held_by(WorkerId worker) const;
   /// Nobody can claim anything at present.
   [[nodiscard]] bool exhausted() const { return returned_.empty() && next_ == end_; }
-  /// And nobody holds anything: all that was opened is used.
-  [[nodiscard]] bool done() const { return exhausted() && held_.empty(); }
+  /// Somebody is at work on a claim.
+  [[nodiscard]] bool any_held() const { return !held_.empty(); }
+  /// All that was opened is used.
+  [[nodiscard]] bool done() const { return exhausted() && !any_held(); }
   /// Positions that may be claimed at present.
   [[nodiscard]] std::int64_t left() const;
   /// The first position that was never claimed.

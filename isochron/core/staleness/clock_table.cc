@@ -19,7 +19,8 @@ auto& member_of(auto& members, WorkerId worker) {
 
 }  // namespace
 
-ClockTable::ClockTable(std::optional<std::int64_t> bound) : bound_(bound.value_or(kUnbounded)) {
+ClockTable::ClockTable(std::optional<std::int64_t> bound, std::int64_t first)
+    : bound_(bound.value_or(kUnbounded)), floor_(first) {
   if (bound_ < 0) {
     throw std::invalid_argument("staleness bound is " + std::to_string(bound_) + "; permitted: 0 or more");
   }

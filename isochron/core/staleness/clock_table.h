@@ -22,8 +22,9 @@ namespace isochron {
 
 class ClockTable {
  public:
-  /// `bound` is s; none: asynchronous. Throws std::invalid_argument on a negative bound.
-  explicit ClockTable(std::optional<std::int64_t> bound);
+  /// `bound` is s; none: asynchronous. The first worker's clock begins at `first`. Throws std::invalid_argument on a
+  /// negative bound.
+  explicit ClockTable(std::optional<std::int64_t> bound, std::int64_t first = 0);
 
   /// A newcomer starts at the slowest clock, with the present parameters (as if it had pulled); it may go on at once.
   void join(WorkerId worker);
@@ -63,7 +64,7 @@ class ClockTable {
   std::int64_t bound_;
   std::map<WorkerId, Member> members_;
   std::set<std::pair<std::int64_t, WorkerId>> by_clock_;
-  std::int64_t floor_ = 0;    // where the first worker of an empty table starts
+  std::int64_t floor_;        // where the first worker of an empty table starts
   std::int64_t updates_ = 0;  // pushes so far
 };
 

@@ -141,7 +141,7 @@ void Job::Async::start_serving(server::ParameterServer::Pieces pieces, Controlle
   known_to_desk_ = std::ssize(known_news_);
   if (has_desk) {
     coordinator_ = std::make_unique<Coordinator>(
-        Dispatcher(std::move(controller), bound(), std::move(claims)), seats(), options_.timeout);
+        Dispatcher(std::move(controller), bound(), std::move(claims), rounds_), seats(), options_.timeout);
   } else {
     controller_ = std::move(controller);
   }
@@ -270,7 +270,7 @@ bool Job::Async::next_batch(Batch& batch) {
   }
   started_ = Clock::now();
   cpu_started_ = cpu_seconds();
-  client_->start_pull(my_id(), in_rounds() ? order_.iteration : 0);
+  client_->start_pull(my_id(), rounds_);
   torch::manual_seed(
       mix_key({options_.seed, static_cast<std::uint64_t>(place_.epoch), static_cast<std::uint64_t>(order_.first)}));
   batch = source_->take(place_, {.first = order_.first, .last = order_.last});
@@ -283,6 +283,7 @@ bool Job::Async::next_batch(Batch& batch) {
 
 void Job::Async::take_in(const NextWords& words) {
   order_ = words;
+  rounds_ = in_rounds() ? words.iteration : 0;
   decision_.batch_sizes = words.batch_sizes;
   decision_.learning_rate_factor = words.rate_factor;
   decision_.words = words.reason;
@@ -347,10 +348,10 @@ void Job::Async::compute(const at::Tensor& loss, double share) {
       .from =
           {.worker = my_id(),
            .iteration = iterations_,
+           .round = order_.iteration,
            .epoch = place_.epoch,
            .first = order_.first,
            .last = order_.last},
-      .round = order_.iteration,
       .round_samples = order_.round_samples,
       .rate = report_.rate_factor};
   client_->begin_push(push, learning_rates(*optimizer_), options_.numbers != Numbers::kIgnore);
@@ -410,7 +411,7 @@ void Job::Async::finish_update() {
 
 // All hold nothing, and the servers have applied everything. Either all have met, or nobody has.
 void Job::Async::meet(const NextWords& words) {
-  come_together(words);
+  come_together();
   if (!membership_->agree(true)) {
     throw PeerLostError("a worker was lost at a meeting", {});
   }
@@ -434,8 +435,8 @@ void Job::Async::meet(const NextWords& words) {
   }
 }
 
-void Job::Async::come_together(const NextWords& words) {
-  client_->start_pull(my_id(), in_rounds() ? words.iteration : 0);
+void Job::Async::come_together() {
+  client_->start_pull(my_id(), rounds_);
   client_->finish_pull();
   pulled_at_ = seconds_since_start(Clock::now());
   membership_->group()->barrier()->wait();  // all have pulled

@@ -106,7 +106,7 @@ class Job::Async final : public Job::Driver, private Member {
   void take_in(const NextWords& words);
   void take_news(const std::string& lines);
   void meet(const NextWords& words);
-  void come_together(const NextWords& words);
+  void come_together();
   void average_statistics();
   void check_counts();
   void compute(const at::Tensor& loss, double share);
@@ -118,12 +118,15 @@ class Job::Async final : public Job::Driver, private Member {
 
   // Recovery.
   struct Knowledge;
+  // One that the desk has not heard of.
+  bool has_update() const { return phase_ == Phase::kPushing || (phase_ == Phase::kFree && report_.finished); }
   WorldOptions world_options() const;
   void recover(const PeerError& error);
   std::vector<Peer> let_go();
   void take_up(const Settlement& settlement);
   Knowledge knowledge();
   void change_members(const Settlement& settlement, const std::vector<Knowledge>& all);
+  void settle_rounds(const std::vector<Knowledge>& all);
   void learn_what_was_used(const std::vector<Knowledge>& all);
   ClaimPool claims_left(const std::vector<Knowledge>& all) const;
   std::vector<int> share_out_lost_pieces(const std::vector<Knowledge>& all);
@@ -176,6 +179,7 @@ class Job::Async final : public Job::Driver, private Member {
   Phase phase_ = Phase::kMeeting;
   NextWords order_;
   std::int64_t iterations_ = 0;  // of this worker
+  std::int64_t rounds_ = 0;      // with bound 0: that are over, as far as this one knows
   std::int64_t samples_ = 0;     // it used since the last meeting
   Clock::time_point asked_;
   Clock::time_point started_;  // was told to begin

@@ -8,7 +8,8 @@
 //      back to the pool. So no sample is used twice, and none is left out.
 //   d) Pieces that lay on the lost one are shared out with the values that a survivor pulled last; what their optimizer
 //      had learned is lost with it, as are updates since that pull.
-//   e) A new desk goes on where the old one was, and updates on their way are sent again; servers leave out what they
+//   e) In rounds (bound 0), a round that was not over on all servers is left out by all and done again.
+//   f) A new desk goes on where the old one was, and updates on their way are sent again; servers leave out what they
 //      have.
 #include <algorithm>
 #include <iterator>
@@ -36,9 +37,10 @@ struct Job::Async::Knowledge {
   WorkerId worker = 0;
   std::int64_t holds_first = 0;  // samples of its iteration that is not in the records yet; none if both are equal
   std::int64_t holds_last = 0;
+  std::int64_t rounds = 0;  // with bound 0: that are over
   double pulled_at = 0.0;
   std::vector<std::int64_t> pieces;    // that it has
-  std::vector<std::int64_t> arrivals;  // worker, first and last position of updates that came to it
+  std::vector<std::int64_t> arrivals;  // worker, round, first and last position of updates that came to it
   std::string news;                    // lines of records
   std::string learning;                // of the controller, if the desk was here
 
@@ -53,6 +55,7 @@ struct Job::Async::Knowledge {
     state.field("worker", worker);
     state.field("holds_first", holds_first);
     state.field("holds_last", holds_last);
+    state.field("rounds", rounds);
     state.field("pulled_at", pulled_at);
     state.field("pieces", pieces);
     state.field("arrivals", arrivals);
@@ -89,13 +92,6 @@ Standing Job::Async::standing() const {
 
 void Job::Async::recover(const PeerError& error) {
   warn(error.what());
-  if (in_rounds()) {
-    throw Error(
-        std::string(error.what()) +
-        "; stale-synchronous training with bound 0 cannot go on without a worker: use sync bsp, or start again from "
-        "the "
-        "last checkpoint");
-  }
   std::vector<Peer> suspects = suspects_of(error);
   while (true) {
     const std::vector<Peer> late = let_go();
@@ -137,26 +133,29 @@ std::vector<Peer> Job::Async::let_go() {
     kept_news_.assign(known_news_.begin(), known_news_.begin() + known_to_desk_);
     std::ranges::copy(coordinator_->news(), std::back_inserter(kept_news_));
     kept_learning_ = coordinator_->dispatcher().controller().state().serialize();
+    rounds_ = in_rounds() ? coordinator_->dispatcher().clocks().slowest() : 0;
     coordinator_.reset();
   }
   return late;
 }
 
 Job::Async::Knowledge Job::Async::knowledge() {
-  Knowledge mine{.trains = trains_, .worker = my_id(), .pulled_at = pulled_at_};
+  Knowledge mine{.trains = trains_, .worker = my_id(), .rounds = rounds_, .pulled_at = pulled_at_};
   mine.met = phase_ == Phase::kMeeting || order_.meet;
   mine.met_at = order_.last;
   mine.stopping = order_.stopping || stopping_;
   mine.stop_signal = std::max(order_.stop_signal, stop_signal_);
-  if (phase_ == Phase::kPushing || (phase_ == Phase::kFree && report_.finished)) {
+  if (!in_rounds() && has_update()) {
     mine.holds_first = order_.first;
     mine.holds_last = order_.last;
   }
   for (const auto& [number, piece] : kept_) {
     mine.pieces.push_back(number);
+    mine.rounds = std::max(mine.rounds, piece.rounds());
   }
   for (const server::Provenance& from : kept_arrivals_) {
-    mine.arrivals.insert(mine.arrivals.end(), {static_cast<std::int64_t>(from.worker), from.first, from.last});
+    mine.arrivals.insert(
+        mine.arrivals.end(), {static_cast<std::int64_t>(from.worker), from.round, from.first, from.last});
   }
   mine.news = joined(kept_news_.size() > known_news_.size() ? kept_news_ : known_news_);
   mine.learning = kept_learning_;
@@ -175,6 +174,7 @@ void Job::Async::take_up(const Settlement& settlement) {
     controller_ = std::move(controller);
     return;
   }
+  settle_rounds(all);
   learn_what_was_used(all);
   const std::vector<int> server_of = share_out_lost_pieces(all);
   const auto met = std::ranges::find_if(all, &Knowledge::met);
@@ -230,6 +230,31 @@ Controller Job::Async::controller_of_survivors(const std::vector<Knowledge>& all
   return controller;
 }
 
+// A round is over for all if somebody knows so: then every server has every update of it, since orders for the next one
+// are given no earlier, and applies it if it has not yet. Otherwise no server has applied any of it.
+void Job::Async::settle_rounds(const std::vector<Knowledge>& all) {
+  if (!in_rounds()) {
+    return;
+  }
+  rounds_ = std::ranges::max(all, {}, &Knowledge::rounds).rounds;
+  for (auto& [number, piece] : kept_) {
+    piece.finish_rounds(rounds_);
+    piece.restart_round();
+  }
+  std::erase_if(kept_arrivals_, [this](const server::Provenance& from) { return from.round >= rounds_; });
+  if (!has_update() || order_.iteration < rounds_) {
+    return;
+  }
+  if (phase_ == Phase::kPushing) {
+    client_->forget_push();
+    ++iterations_;
+  } else {
+    samples_ -= report_.batch;
+  }
+  report_ = {};
+  phase_ = Phase::kFree;
+}
+
 // Records that somebody has, and updates that came to a server without a record, since the desk is lost.
 void Job::Async::learn_what_was_used(const std::vector<Knowledge>& all) {
   const auto& most = std::ranges::max(all, {}, [](const Knowledge& one) { return std::ranges::count(one.news, '\n'); });
@@ -245,9 +270,10 @@ void Job::Async::learn_what_was_used(const std::vector<Knowledge>& all) {
     return std::ranges::any_of(all, [&](const Knowledge& one) { return one.held() == positions; });
   };
   for (const Knowledge& one : all) {
-    for (std::size_t i = 0; i + 2 < one.arrivals.size(); i += 3) {
-      const Interval positions{.first = one.arrivals[i + 1], .last = one.arrivals[i + 2]};
-      if (!covers(*ledger_, positions) && !is_held(positions)) {
+    for (std::size_t i = 0; i + 3 < one.arrivals.size(); i += 4) {
+      const bool is_over = !in_rounds() || one.arrivals[i + 1] < rounds_;
+      const Interval positions{.first = one.arrivals[i + 2], .last = one.arrivals[i + 3]};
+      if (is_over && !covers(*ledger_, positions) && !is_held(positions)) {
         StepRecord record{.step = next_record_, .epoch = place_.epoch, .position = positions.first};
         record.workers = {{.id = static_cast<WorkerId>(one.arrivals[i]), .batch = positions.size()}};
         record.staleness = 0;
@@ -308,7 +334,7 @@ std::vector<int> Job::Async::share_out_lost_pieces(const std::vector<Knowledge>&
     std::vector<at::Tensor> tensors{values};
     membership_->group()->broadcast(tensors, from)->wait();
     if (first_server() + server_of[i] == rank()) {
-      kept_.emplace(static_cast<std::int64_t>(i), serve(layout, i, values));
+      kept_.emplace(static_cast<std::int64_t>(i), serve(layout, i, values)).first->second.begin_at(rounds_);
     }
   }
   if (lost > 0) {

@@ -1,6 +1,7 @@
 #include "isochron/engine/async/coordinator.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "isochron/core/error.h"
@@ -76,7 +77,11 @@ void Coordinator::take_report(WorkerId worker, const FreeWords& words) {
   }
   record.loss = words.loss;
   record.staleness = words.staleness;
-  news_.push_back(to_json(record));
+  unsettled_.push_back(to_json(record));
+  if (dispatcher_.settled()) {
+    std::ranges::move(unsettled_, std::back_inserter(news_));
+    unsettled_.clear();
+  }
 }
 
 std::vector<Coordinator::Reply> Coordinator::answers() {
