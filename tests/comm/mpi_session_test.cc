@@ -1,10 +1,10 @@
+#include "isochron/comm/mpi_session.h"
+
 #include <cerrno>
 #include <csignal>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
-
-#include "isochron/comm/mpi_session.h"
 
 namespace isochron {
 namespace {

@@ -1,8 +1,8 @@
 // A peer that is late or dead is named, and nobody hangs.
-#include <csignal>
 #include <functional>
 #include <string>
 
+#include "tests/ranks/death.h"
 #include "tests/ranks/group.h"
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -115,7 +115,7 @@ TEST(LostRankTest, IsNamedToTheSurvivors) {
   }
   const auto backend = make_mpi_backend(MPI_COMM_WORLD);
   if (world_rank() == 1) {
-    std::raise(SIGKILL);
+    testing::die_on_purpose();
   }
   Tensors tensors{at::ones({1 << 20})};
   const Failure failure = failure_of([&] { backend->allreduce(tensors)->wait(); });

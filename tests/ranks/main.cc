@@ -1,5 +1,7 @@
 // Every rank runs the same tests; rank 0 reports as GoogleTest does, the others only what fails.
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -28,6 +30,13 @@ class FailuresOfRank : public testing::EmptyTestEventListener {
   int rank_;
 };
 
+// GoogleTest makes the file at the start and removes it at the end; mpirun.sh says where and looks whether one is left.
+void tell_of_death(int rank) {
+  if (const char* const folder = std::getenv("ISOCHRON_AT_TEST")) {
+    setenv("TEST_PREMATURE_EXIT_FILE", (std::string(folder) + "/" + std::to_string(rank)).c_str(), /*overwrite=*/1);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -38,6 +47,7 @@ int main(int argc, char** argv) {
   const isochron::MpiSession session;
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  tell_of_death(rank);
   if (rank != 0) {
     auto& listeners = testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_result_printer());

@@ -16,5 +16,21 @@ if "$mpirun" --version | grep -q '(Open MPI) 5'; then
 fi
 [ "$(id -u)" != 0 ] || options="$options --allow-run-as-root"
 export OMP_NUM_THREADS=1
-# shellcheck disable=SC2086  # options are words
-exec "$mpirun" $options -n "$ranks" "$@"
+case " $* " in
+  *" --gtest_filter="*) ;;
+  # shellcheck disable=SC2086  # options are words
+  *) exec "$mpirun" $options -n "$ranks" "$@" ;;
+esac
+
+# mpirun says that all is well when ranks die, since the others might go on. A rank that is at a test has a file here.
+ISOCHRON_AT_TEST=$(mktemp -d)
+export ISOCHRON_AT_TEST
+trap 'rm -rf "$ISOCHRON_AT_TEST"' EXIT
+# shellcheck disable=SC2086
+"$mpirun" $options -n "$ranks" "$@"
+for rank in "$ISOCHRON_AT_TEST"/*; do
+  if [ -e "$rank" ]; then
+    echo "rank ${rank##*/} died in the test" >&2
+    exit 1
+  fi
+done

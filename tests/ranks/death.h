@@ -1,0 +1,18 @@
+// A rank that dies because the test wants it to; any other death fails the test (mpirun.sh).
+#pragma once
+
+#include <csignal>
+#include <cstdlib>
+
+#include <unistd.h>
+
+namespace isochron::testing {
+
+inline void die_on_purpose() {
+  if (const char* const mark = std::getenv("TEST_PREMATURE_EXIT_FILE")) {
+    unlink(mark);
+  }
+  std::raise(SIGKILL);
+}
+
+}  // namespace isochron::testing
