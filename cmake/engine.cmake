@@ -9,7 +9,8 @@ set(kineto_LIBRARY c10)  # the wheel has it inside its other libraries, and woul
 find_package(Torch REQUIRED)
 # The wheel's own flags, less its warnings; as system headers, so that ours do not apply to them.
 add_library(isochron_torch INTERFACE)
-target_link_libraries(isochron_torch INTERFACE ${TORCH_LIBRARIES})
+# The C++ library first: wheels for GPUs export parts of an older one (std::filesystem), which crash when they are used.
+target_link_libraries(isochron_torch INTERFACE stdc++ ${TORCH_LIBRARIES})
 target_include_directories(isochron_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 
 if(EXISTS ${ISOCHRON_VENV}/bin/mpicxx)

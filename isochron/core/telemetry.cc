@@ -17,7 +17,8 @@ Reading checked(const WorkerTelemetry& report) {
       .batch = report.batch,
       .seconds = report.seconds,
       .cpu = share_or_unknown(report.cpu),
-      .memory = share_or_unknown(report.memory)};
+      .memory = share_or_unknown(report.memory),
+      .meetings = std::max(report.meetings, std::int64_t{1})};
   if (!reading.valid) {
     reading.batch = 0;
     reading.seconds = kUnknown;

@@ -176,7 +176,7 @@ void Job::Impl::take_batch(Batch& batch) {
   if (options_.sync_batch_norm) {
     norm_scope_.emplace(*norms_, /*counts=*/my_batch() > 0);
   }
-  norms_->take_waited();
+  norms_->take_waits();
 }
 
 bool Job::Impl::backward(const at::Tensor& loss) {
@@ -242,13 +242,15 @@ void Job::Impl::reduce(const at::Tensor& loss, double weight, const std::functio
 
 // At the last local gradient.
 Report Job::Impl::measure(double loss) {
-  const double waited = seconds(norms_->take_waited());
+  const SyncBatchNorm::Waits waits = norms_->take_waits();
+  const double waited = seconds(waits.time);
   const double computed = std::max(seconds(Clock::now() - started_) - waited, 0.0);
   Report report;
   report.batch = static_cast<double>(my_batch());
   report.start = seconds(started_ - began_);
   report.seconds = computed;
   report.waited = waited;
+  report.meetings = static_cast<double>(waits.count + 1);
   report.cpu = std::min((cpu_seconds() - cpu_started_) / computed, 1.0);
   report.memory = memory_share();
   report.loss = loss;

@@ -110,7 +110,8 @@ StepTelemetry make_telemetry(std::span<const Report> reports, std::span<const Wo
          .batch = static_cast<std::int64_t>(reports[k].batch),
          .seconds = reports[k].seconds,
          .cpu = reports[k].cpu,
-         .memory = reports[k].memory});
+         .memory = reports[k].memory,
+         .meetings = static_cast<std::int64_t>(reports[k].meetings)});
   }
   return telemetry;
 }

@@ -19,6 +19,7 @@ struct Report {
   double start = 0;          // of the step, seconds on this worker's clock since the job began
   double seconds = 0;        // computing to the last local gradient, waiting excluded
   double waited = 0;         // within that time, for the others' shares of BatchNorm statistics
+  double meetings = 1;       // how often it waited for all others, the end of the step included
   double cpu = 0;            // share of that time in which this process computed, 0..1
   double memory = 0;         // share of the machine's memory that it holds, 0..1
   double loss = 0;           // mean over its samples

@@ -33,6 +33,8 @@ using Tensors = std::vector<at::Tensor>;
 // What the batch norms of a job share. Alive as long as a backward pass may need it.
 class BatchNormExchange : public torch::CustomClassHolder {
  public:
+  using Waits = SyncBatchNorm::Waits;
+
   explicit BatchNormExchange(c10::intrusive_ptr<c10d::Backend> host) : host_(std::move(host)) {}
 
   int workers() const { return host_->getSize(); }
@@ -56,7 +58,7 @@ class BatchNormExchange : public torch::CustomClassHolder {
     }
   }
 
-  Clock::duration take_waited() { return Clock::duration(waited_.exchange(0)); }
+  Waits take_waits() { return {.time = Clock::duration(time_.exchange(0)), .count = count_.exchange(0)}; }
 
  private:
   // False if it fails.
@@ -72,12 +74,14 @@ class BatchNormExchange : public torch::CustomClassHolder {
       failure_ = std::current_exception();
       failed_ = true;
     }
-    waited_ += (Clock::now() - start).count();
+    time_ += (Clock::now() - start).count();
+    ++count_;
     return !failed_;
   }
 
   const c10::intrusive_ptr<c10d::Backend> host_;
-  std::atomic<Clock::rep> waited_ = 0;
+  std::atomic<Clock::rep> time_ = 0;  // waited
+  std::atomic<std::int64_t> count_ = 0;
   std::exception_ptr failure_;  // written before failed_
   std::atomic<bool> failed_ = false;
 };
@@ -375,8 +379,8 @@ void SyncBatchNorm::rethrow_failure() const {
   exchange_->rethrow_failure();
 }
 
-Clock::duration SyncBatchNorm::take_waited() {
-  return exchange_->take_waited();
+SyncBatchNorm::Waits SyncBatchNorm::take_waits() {
+  return exchange_->take_waits();
 }
 
 }  // namespace isochron

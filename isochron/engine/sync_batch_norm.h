@@ -53,8 +53,12 @@ class SyncBatchNorm {
   // Throws what went wrong in an exchange, if anything did.
   void rethrow_failure() const;
 
-  // Time spent in exchanges, waiting for other workers, since the last call; of forward and backward on all threads.
-  std::chrono::steady_clock::duration take_waited();
+  // Exchanges, in which it waited for other workers, since the last call; of forward and backward on all threads.
+  struct Waits {
+    std::chrono::steady_clock::duration time{};
+    std::int64_t count = 0;
+  };
+  Waits take_waits();
 
  private:
   const c10::intrusive_ptr<BatchNormExchange> exchange_;

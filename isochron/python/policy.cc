@@ -48,7 +48,8 @@ StepTelemetry make_telemetry(
     const std::vector<std::int64_t>& batches,
     const std::vector<double>& seconds,
     const std::vector<double>& cpu,
-    const std::vector<double>& memory) {
+    const std::vector<double>& memory,
+    std::int64_t meetings) {
   const std::size_t count = workers.size();
   if (batches.size() != count || seconds.size() != count || cpu.size() != count || memory.size() != count) {
     throw std::invalid_argument(
@@ -57,7 +58,12 @@ StepTelemetry make_telemetry(
   StepTelemetry telemetry{.step = step};
   for (std::size_t k = 0; k < count; ++k) {
     telemetry.workers.push_back(
-        {.worker = workers[k], .batch = batches[k], .seconds = seconds[k], .cpu = cpu[k], .memory = memory[k]});
+        {.worker = workers[k],
+         .batch = batches[k],
+         .seconds = seconds[k],
+         .cpu = cpu[k],
+         .memory = memory[k],
+         .meetings = meetings});
   }
   return telemetry;
 }
@@ -160,15 +166,17 @@ void bind_controller(nb::module_& module) {
              const std::vector<std::int64_t>& batches,
              const std::vector<double>& seconds,
              const std::vector<double>& cpu,
-             const std::vector<double>& memory) {
-            self.observe(make_telemetry(step, workers, batches, seconds, cpu, memory));
+             const std::vector<double>& memory,
+             std::int64_t meetings) {
+            self.observe(make_telemetry(step, workers, batches, seconds, cpu, memory, meetings));
           },
           nb::arg("step"),
           nb::arg("workers"),
           nb::arg("batches"),
           nb::arg("seconds"),
           nb::arg("cpu"),
-          nb::arg("memory"))
+          nb::arg("memory"),
+          nb::arg("meetings") = 1)
       .def(
           "change_workers",
           [](Controller& self, std::vector<Worker> workers) { self.change_workers(std::move(workers)); },

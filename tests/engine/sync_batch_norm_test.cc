@@ -306,19 +306,22 @@ TEST(SyncBatchNormTest, LeavesAloneWhatIsNotItsBusiness) {
   EXPECT_EQ(operations, 0);
 }
 
-TEST(SyncBatchNormTest, TellsOnceHowLongItWaited) {
+TEST(SyncBatchNormTest, TellsOnceHowLongAndHowOftenItWaited) {
   SyncBatchNorm norm(make_group(make_mpi_backend(MPI_COMM_WORLD)));
   torch::nn::BatchNorm1d layer(6);
-  EXPECT_EQ(norm.take_waited().count(), 0);
+  EXPECT_EQ(norm.take_waits().time.count(), 0);
   at::Tensor output;
   {
     const SyncBatchNorm::Scope scope(norm, true);
     output = layer->forward(torch::randn({4, 6}, torch::requires_grad()));
   }
-  EXPECT_GT(norm.take_waited().count(), 0);
+  EXPECT_GT(norm.take_waits().time.count(), 0);
   output.sum().backward();
-  EXPECT_GT(norm.take_waited().count(), 0);
-  EXPECT_EQ(norm.take_waited().count(), 0);
+  const SyncBatchNorm::Waits waits = norm.take_waits();
+  EXPECT_GT(waits.time.count(), 0);
+  EXPECT_EQ(waits.count, 1);
+  EXPECT_EQ(norm.take_waits().time.count(), 0);
+  EXPECT_EQ(norm.take_waits().count, 0);
 }
 
 TEST(SyncBatchNormTest, RefusesWhatItCannotDo) {

@@ -14,6 +14,9 @@
 namespace isochron {
 namespace {
 
+// Share of a step's variance that parts of it have by themselves: measured (docs/algorithms.md).
+constexpr double kNoiseOfParts = 1.0 / 3.0;
+
 std::vector<double> as_wishes(std::span<const std::int64_t> batches) {
   return {batches.begin(), batches.end()};
 }
@@ -108,6 +111,7 @@ Proposal IsochronPolicy::observe(
   }
   const double changes_before = changes_;
   learn_scales(readings);
+  meetings_ = static_cast<double>(std::ranges::max(readings, {}, &Reading::meetings).meetings);
 
   Outlook view = outlook();
   const auto [wished, wished_seconds, bet] = best_split(roster, view);
@@ -256,6 +260,9 @@ LevelBank::Verdict IsochronPolicy::judge(Track& track, double reading, double su
 
 IsochronPolicy::Outlook IsochronPolicy::outlook() const {
   const std::vector<double> noise = noise_estimates();
+  // Where all meet n times in a step, they wait n times for the slowest of a part of it. What noise the parts have by
+  // themselves is sqrt(n) times as large beside a part as it is beside the step; that of whole steps is not.
+  const double per_part = 1.0 + kNoiseOfParts * (meetings_ - 1.0);
   Outlook view;
   double widest = 0.0;
   for (std::size_t k = 0; k < tracks_.size(); ++k) {
@@ -266,7 +273,7 @@ IsochronPolicy::Outlook IsochronPolicy::outlook() const {
     }
     const LevelBelief belief = tracks_[k].scale.belief();
     view.scales.push_back(std::exp(belief.level));
-    view.sigmas.push_back(std::sqrt(noise[k] * (1.0 + belief.variance / belief.noise)));
+    view.sigmas.push_back(std::sqrt(per_part * noise[k] * (1.0 + belief.variance / belief.noise)));
     widest = std::max(widest, view.sigmas.back());
   }
   // A worker not seen yet counts as the slowest and the least certain, so that it does not hold up the others.
@@ -436,6 +443,7 @@ void IsochronPolicy::exchange(StateExchange& state) {
   state.field("changes", changes_);
   state.field("spikes", spikes_);
   state.field("gain", gain_);
+  state.field("meetings", meetings_);
   if (state.restoring()) {
     grid_.emplace(typical_batch_);
   }

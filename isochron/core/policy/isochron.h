@@ -110,9 +110,10 @@ class IsochronPolicy final : public Policy {
   std::vector<WorkerId> ids_;  // in the roster's order
   std::vector<Track> tracks_;  // likewise
   CommonMode common_mode_;
-  double changes_ = 1.0;  // outliers that a second reading confirmed, plus one
-  double spikes_ = 1.0;   // those it did not, plus one
-  double gain_ = 0.0;     // accumulated since the last move, in steps
+  double changes_ = 1.0;   // outliers that a second reading confirmed, plus one
+  double spikes_ = 1.0;    // those it did not, plus one
+  double gain_ = 0.0;      // accumulated since the last move, in steps
+  double meetings_ = 1.0;  // of a step
 };
 
 }  // namespace isochron

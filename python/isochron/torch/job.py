@@ -112,13 +112,14 @@ class Job(Standing):
         self._loss: torch.Tensor | None = None
         self._finished = 0.0
         self._waited = 0.0  # of it, in exchanges inside forward and backward
+        self._waits = 0  # so many of those
         self._failed_batch = 0  # memory did not hold it
         self._attempts = 0  # at the step under way that failed though nobody was lost
         self._record: StepRecord | None = None
         self._stop_wanted = self._stopping = False
         self._stop_signal = 0
         self._world.barrier()
-        self._world.take_waited()
+        self._world.take_waits()
         self._began = time.perf_counter()
 
     # How it starts.
@@ -374,7 +375,7 @@ class Job(Standing):
             self._statistics.counts = not share.stand_in
             if self._step_file is not None:
                 self._step_file.publish(self.step)
-            self._world.take_waited()
+            self._world.take_waits()
             self._scales_itself = False
             self._synchronises = True
             self._phase = Phase.COMPUTING
@@ -399,7 +400,7 @@ class Job(Standing):
     def _stop_clock(self) -> None:
         """Backward is over. While this worker waited inside it, its GPU had nothing to do either."""
         self._stopwatch.stop()
-        self._waited = self._world.take_waited()
+        self._waited, self._waits = self._world.take_waits()
 
     def _measure(self, count: float) -> Report:
         assert self._share is not None
@@ -411,6 +412,7 @@ class Job(Standing):
             start=self._stopwatch.started - self._began,
             seconds=seconds,
             waited=waited,
+            meetings=self._waits + 1,
             cpu=self._stopwatch.cpu_share(seconds + waited),
             memory=self._memory.share(),
             count=count if self._my_batch else 0.0,
@@ -469,6 +471,7 @@ class Job(Standing):
             [report.seconds for report in reports],
             [report.cpu for report in reports],
             [report.memory for report in reports],
+            int(max(report.meetings for report in reports)),
         )
         self._decision = self._controller.decision
         if self._ceilings.raise_due(self.step, self.options.global_batch):

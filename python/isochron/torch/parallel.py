@@ -106,6 +106,7 @@ def _counted(world: World) -> Iterator[None]:
         yield
     finally:
         world.waited += time.perf_counter() - start
+        world.waits += 1
 
 
 def _is_fsdp2(model: nn.Module) -> bool:

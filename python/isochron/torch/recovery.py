@@ -59,7 +59,7 @@ def recover(job: Job, error: BaseException) -> None:
     _deal_anew(job, lost, late, failed)
     job._failed_batch = 0
     job._models.take_up()
-    world.take_waited()
+    world.take_waits()
 
 
 def _forget_frames(error: BaseException | None) -> None:

@@ -19,6 +19,7 @@ class Report:
     start: float = 0.0  # of the step, seconds on this worker's clock since the job began
     seconds: float = 0.0  # computing to the last own gradient, waiting excluded
     waited: float = 0.0  # within that time, for the others' shares of BatchNorm statistics
+    meetings: float = 1.0  # how often it waited for all others, the end of the step included
     cpu: float = 0.0  # share of that time in which this process computed
     memory: float = 0.0  # share of the memory in use
     loss: float = 0.0  # mean over its samples, or over what count= said

@@ -67,7 +67,8 @@ class World:
         self.control: dist.ProcessGroup | None = None
         self.members: list[Peer] = []
         self.me = Peer.here(0)
-        self.waited = 0.0  # seconds spent in blocking exchanges since take_waited()
+        self.waited = 0.0  # seconds spent in blocking exchanges since take_waits()
+        self.waits = 0  # how many of them
         self.failure: BaseException | None = None  # of an exchange inside the user's code, for whoever asks later
         self.has_group = dist.is_available() and dist.is_initialized()
         if not self.has_group:
@@ -191,9 +192,11 @@ class World:
 
         return wait
 
-    def take_waited(self) -> float:
-        waited, self.waited = self.waited, 0.0
-        return waited
+    def take_waits(self) -> tuple[float, int]:
+        """Seconds spent in blocking exchanges since the last call, and how many those were."""
+        waits = self.waited, self.waits
+        self.waited, self.waits = 0.0, 0
+        return waits
 
     def _run(self, what: str, exchange: Callable[[], Any]) -> None:
         start = time.perf_counter()
@@ -201,6 +204,7 @@ class World:
             self._guard(what, exchange)
         finally:
             self.waited += time.perf_counter() - start
+            self.waits += 1
 
     def _guard(self, what: str, exchange: Callable[[], Any]) -> Any:
         try:
