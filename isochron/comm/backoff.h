@@ -11,8 +11,8 @@ namespace isochron {
 struct Backoff {
   // Looks follow one another without sleep for this long; 0: none.
   std::chrono::microseconds spin{200};
-  // The longest sleep; 500 us keep a waiting rank near 3 % of a core.
-  std::chrono::microseconds max_sleep{500};
+  // The longest sleep; it keeps a waiting rank near 3 % of a core.
+  std::chrono::microseconds max_sleep{600};
 
   std::chrono::nanoseconds sleep_after(std::chrono::nanoseconds waited) const {
     if (waited < spin) {

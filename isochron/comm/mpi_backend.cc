@@ -223,31 +223,44 @@ WorkPtr MpiBackend::reduce_everywhere(const Tensors& tensors, const c10d::Allred
          mpi_type(element),
          reductions_.operation(reduction_of(opts.reduceOp), element)});
   }
-  auto start = [this, parts](MPI_Comm comm, Requests& requests) {
-    for (const Part& part : parts) {
-      const at::Tensor& host = part.tensor.host();
-      in_pieces(host.numel(), elements_per_piece(host), [&](std::int64_t first, int count) {
-        char* piece = part.tensor.data() + (first * host.element_size());
-        check_mpi(
-            MPI_Iallreduce(MPI_IN_PLACE, piece, count, part.type, part.operation, comm, &add(requests)),
-            "MPI_Iallreduce");
-      });
-    }
+  struct Piece {
+    char* data;
+    int count;
+    MPI_Datatype type;
+    MPI_Op operation;
   };
+  std::vector<Piece> pieces;
+  for (const Part& part : parts) {
+    const at::Tensor& host = part.tensor.host();
+    in_pieces(host.numel(), elements_per_piece(host), [&](std::int64_t first, int count) {
+      pieces.push_back({part.tensor.data() + (first * host.element_size()), count, part.type, part.operation});
+    });
+  }
+  const auto reduce = [](const Piece& piece, MPI_Comm comm, Requests& requests) {
+    check_mpi(
+        MPI_Iallreduce(MPI_IN_PLACE, piece.data, piece.count, piece.type, piece.operation, comm, &add(requests)),
+        "MPI_Iallreduce");
+  };
+  Operation operation{
+      .name = tensors.empty() ? "allreduce of nothing" : described("allreduce", tensors.front()),
+      .timeout = timeout_of(opts.timeout)};
+  if (pieces.size() > 1) {
+    operation.start_piece = [parts, pieces, reduce, next = std::size_t{0}](MPI_Comm comm, Requests& requests) mutable {
+      reduce(pieces[next++], comm, requests);
+      return next < pieces.size();
+    };
+  } else {
+    operation.start = [parts, pieces, reduce](MPI_Comm comm, Requests& requests) {
+      std::ranges::for_each(pieces, [&](const Piece& piece) { reduce(piece, comm, requests); });
+    };
+  }
   auto finish = [this, parts, op = opts.reduceOp] {
     for (const Part& part : parts) {
       average(part.tensor.host(), op);
       part.tensor.write_back();
     }
   };
-  return submit(
-      {.type = type,
-       .operation =
-           {.name = tensors.empty() ? "allreduce of nothing" : described("allreduce", tensors.front()),
-            .timeout = timeout_of(opts.timeout),
-            .start = std::move(start)},
-       .results = tensors,
-       .finish = std::move(finish)});
+  return submit({.type = type, .operation = std::move(operation), .results = tensors, .finish = std::move(finish)});
 }
 
 WorkPtr MpiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {

@@ -33,7 +33,7 @@ struct MpiBackendOptions {
   // Of every operation that does not bring its own; above 0.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   // Size of a piece of a collective, 1 KiB to 1 GiB.
-  std::int64_t piece_bytes = std::int64_t{4} << 20;
+  std::int64_t piece_bytes = std::int64_t{1} << 20;
   Backoff backoff;
   SlowWatch watch;
   // Told about every operation that succeeded, on the progress thread; empty: nobody is.

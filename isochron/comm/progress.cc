@@ -16,6 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr std::size_t kPiecesUnderWay = 3;
 // An idle thread looks this often whether a peer asks for it.
 constexpr auto kIdlePause = 50ms;
 constexpr auto kRollCallPatience = 1000ms;
@@ -55,8 +56,12 @@ std::vector<Peer> pick_suspects(const std::vector<RollCall::Missing>& missing) {
 
 Progress::Progress(MPI_Comm parent, Backoff backoff, SlowWatch watch)
     : backoff_(backoff), watch_(std::move(watch)), roll_call_(parent) {
-  check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
-  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  for (MPI_Comm* const comm : {&comm_, &comm_for_pieces_}) {
+    check_mpi(MPI_Comm_dup(parent, comm), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
+  }
+  // A revocation that reaches a rank which is still duplicating crashes it (Open MPI 5.0.11).
+  check_mpi(MPI_Barrier(comm_), "MPI_Barrier");
   thread_ = std::thread([this] { run(); });
 }
 
@@ -67,6 +72,7 @@ Progress::~Progress() {
   }
   wake_.notify_one();
   thread_.join();
+  MPI_Comm_free(&comm_for_pieces_);
   MPI_Comm_free(&comm_);
 }
 
@@ -134,6 +140,11 @@ void Progress::start(Operation operation) {
   InFlight& flight = in_flight_.back();
   flight.deadline += flight.operation.timeout;
   last_timeout_ = flight.operation.timeout;
+  flight.has_more = flight.operation.start_piece != nullptr;
+  if (flight.has_more) {
+    start_pieces();
+    return;
+  }
   try {
     flight.operation.start(comm_, flight.requests);
   } catch (const std::exception& error) {
@@ -141,24 +152,49 @@ void Progress::start(Operation operation) {
   }
 }
 
+void Progress::start_pieces() {
+  std::size_t under_way = 0;
+  for (InFlight& flight : in_flight_) {
+    under_way += flight.operation.start_piece ? flight.requests.size() : 0;
+    try {
+      for (; flight.has_more && under_way < kPiecesUnderWay; ++under_way) {
+        flight.has_more = flight.operation.start_piece(comm_for_pieces_, flight.requests);
+      }
+    } catch (const std::exception& error) {
+      fail(std::make_exception_ptr(lost(flight.operation, error.what())));
+      return;
+    }
+    if (flight.has_more) {
+      return;
+    }
+  }
+}
+
 bool Progress::advance() {
   bool moved = false;
   for (auto flight = in_flight_.begin(); flight != in_flight_.end();) {
     int source = MPI_ANY_SOURCE;
+    const std::size_t before = flight->requests.size();
+    bool ended = false;
     try {
-      if (!test(*flight, source)) {
-        ++flight;
-        continue;
-      }
+      ended = test(*flight, source);
     } catch (...) {
       fail(std::current_exception());
       return true;
+    }
+    moved |= flight->requests.size() < before;
+    if (!ended) {
+      ++flight;
+      continue;
     }
     const InFlight finished = std::move(*flight);
     flight = in_flight_.erase(flight);
     finished.operation.done(nullptr, source);
     moved = true;
     told_ = false;
+  }
+  if (moved) {
+    start_pieces();
   }
   return moved;
 }
@@ -169,7 +205,7 @@ bool Progress::test(InFlight& flight, int& source) {
   while (!requests.empty()) {
     int ended = 0;
     MPI_Status status;
-    const int code = MPI_Test(&requests.back(), &ended, &status);
+    const int code = MPI_Test(&requests.front(), &ended, &status);
     if (code != MPI_SUCCESS) {
       throw lost(flight.operation, mpi_error_text(code));
     }
@@ -177,9 +213,9 @@ bool Progress::test(InFlight& flight, int& source) {
       return false;
     }
     source = status.MPI_SOURCE;
-    requests.pop_back();
+    requests.erase(requests.begin());
   }
-  return true;
+  return !flight.has_more;
 }
 
 PeerLostError Progress::lost(const Operation& operation, const std::string& reason) const {
@@ -279,6 +315,7 @@ void Progress::fail(std::exception_ptr error) {
     failure_ = std::move(error);
     collectives_started_ = kGaveUp;
     revoke(comm_);
+    revoke(comm_for_pieces_);
     drain();
   }
   for (auto& flight : std::exchange(in_flight_, {})) {

@@ -239,7 +239,7 @@ TEST(IsochronPolicyTest, FearsNoiseMoreWhereAllMeetOften) {
     }
     return sum / 200.0;
   };
-  EXPECT_LT(seconds_with(kParts), 0.98 * seconds_with(1));
+  EXPECT_LT(seconds_with(kParts), 0.995 * seconds_with(1));
 }
 
 }  // namespace
