@@ -25,10 +25,10 @@ struct CgroupTree {
 [[nodiscard]] std::optional<CgroupTree> parse_cgroup_tree(const std::string& mountinfo, const std::string& cgroup);
 [[nodiscard]] std::optional<CgroupTree> find_cgroup_tree();
 
-/// The nearest group, from ours upwards, in which groups with quotas can be made. In version 2 one with processes of its
-/// own cannot be divided, unless it is the root of all, which alone has no type: the kernel lets it have the cpu
-/// controller, but makes it a group of threads, and those below it are of no use for processes. Throws isochron::Error
-/// saying what is against every one of them.
+/// The nearest group, from ours upwards, in which groups with quotas can be made. In version 2 one with processes of
+/// its own cannot be divided, unless it is the root of all, which alone has no type: the kernel lets it have the cpu
+/// controller, but makes it a group of threads, and those below it are of no use for processes. Throws
+/// isochron::Error saying what is against every one of them.
 [[nodiscard]] std::filesystem::path parent_for_groups(const CgroupTree& tree);
 
 /// One group per worker. Not thread-safe.

@@ -2,7 +2,8 @@
 // the words in and out of the dispatcher, which decides, and numbers the updates: its records are the run log.
 //
 // What became known goes to every worker with its next order, so that all know all, one iteration late at most; in
-// rounds (s = 0) when a round is over, since it counts as a whole or not at all. hear() and check_patience() belong to the server's thread; everything else is for the main thread while the server pauses.
+// rounds (s = 0) when a round is over, since it counts as a whole or not at all. hear() and check_patience() belong to
+// the server's thread; everything else is for the main thread while the server pauses.
 #pragma once
 
 #include <chrono>
