@@ -26,10 +26,12 @@ CTEST_STAGES = ("dev", "core-only", "asan", "tsan", "tsan-engine")
 THREADED_TESTS = {
     "comm_collectives": r"\..*(InFlight|Observer|Allgather|AnySource)",
     "comm_timeout": r"\.",
+    "engine_async_job": r"\.",
     "engine_data_parallel": r"\..*(LikeOneProcess|WhileBackward|BackwardIsMissing)",
     "engine_job": r"\..*(LikeOneProcess|WhileTheSplitChanges|Pieces|Slow|Stop|BitByBit)",
     "engine_sync_batch_norm": r"\..*LikeOneProcess",
     "elastic": r"\..*(NewWorkerWhile|StoppedWorker|LackOfMemory|RecoveryFromAnother)",
+    "async_elastic": r"\.",
     "train_trainer": r"\..*(Learns|EveryTestSample|Resumes|Saves)",
 }
 # Sanitizers change what the optimizer sees, and with it which warnings are false alarms.

@@ -6,6 +6,10 @@
 The oracle is `static` with the speeds that the workers have by themselves, all at once; the ideal is their sum. Every
 loop goes on in its next turn, so that only the first turn, which does not count, holds what a policy learns at the
 start. The first worker prints a table of medians over the turns; --json FILE writes the figures.
+
+    build/isochron launch --cluster dynamic --steps 80 -- .venv/bin/python benchmarks/python/compare.py --alone isochron
+
+Where speeds change with a job's steps, one policy after the other goes through all of them by itself.
 """
 
 import argparse
@@ -47,6 +51,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch", type=int, default=128, help="of all workers together")
     parser.add_argument("--policies", default="uniform,omnilearn,lb-bsp,isochron,oracle")
+    parser.add_argument("--alone", metavar="POLICY", help="80 steps of this one, without turns")
     parser.add_argument("--turns", type=int, default=4, help="of each, after the first, which does not count")
     parser.add_argument("--steps", type=int, default=10, help="of a turn")
     parser.add_argument("--device", default="cpu", help="of this worker")
@@ -62,6 +67,13 @@ def main():
     speeds = [None] * job.size
     dist.all_gather_object(speeds, solo(options.batch // job.size, 6.0, **kind))
     dataset = pictures(options.batch * 40)
+    ideal = sum(speeds)
+    if options.alone:
+        seconds, _ = timed(ours(dataset, options.batch, options.alone, **kind), 80)
+        if job.rank == 0:
+            rate = options.batch / seconds
+            print(f"{options.alone}: {rate:.0f} of {ideal:.0f} samples/s, efficiency {rate / ideal:.3f}")
+        return
     oracle = "static:weights=" + "/".join(f"{speed:.1f}" for speed in speeds)
     loops = {"ddp": stock(dataset, options.batch, **kind)}
     for policy in options.policies.split(","):
@@ -74,7 +86,6 @@ def main():
                 rates[name].append(options.batch / seconds)
     if job.rank > 0:
         return
-    ideal = sum(speeds)
     print(f"ideal {ideal:.0f} samples/s, the sum of " + ", ".join(f"{speed:.0f}" for speed in speeds))
     results = []
     for name, mine in rates.items():

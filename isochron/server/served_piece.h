@@ -37,11 +37,13 @@ class ServedPiece {
 
   std::int64_t updates() const { return updates_; }  // gradients that were taken in
   void forget_updates() { updates_ = 0; }
-  // In rounds: how many are applied; applies the last of `rounds` if that has not happened yet; what came of one that
-  // is not over is forgotten; the values are those after `rounds`.
+  // In rounds: how many are applied.
   std::int64_t rounds() const { return rounds_; }
+  // Applies the last of so many if that has not happened yet.
   void finish_rounds(std::int64_t rounds);
+  // What has come of one that is not over is forgotten.
   void restart_round() { round_samples_ = 0; }
+  // The values are those after so many.
   void begin_at(std::int64_t rounds) { rounds_ = rounds; }
   const at::Tensor& values() const { return values_; }
   torch::optim::Optimizer& optimizer() { return *optimizer_; }
