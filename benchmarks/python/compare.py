@@ -69,7 +69,9 @@ def main():
     dataset = pictures(options.batch * 40)
     ideal = sum(speeds)
     if options.alone:
-        seconds, _ = timed(ours(dataset, options.batch, options.alone, **kind), 80)
+        loop = ours(dataset, options.batch, options.alone, **kind)
+        seconds, _ = timed(loop, 80)
+        loop.close()  # and with it the threads that read ahead
         if job.rank == 0:
             rate = options.batch / seconds
             print(f"{options.alone}: {rate:.0f} of {ideal:.0f} samples/s, efficiency {rate / ideal:.3f}")
