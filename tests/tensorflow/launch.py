@@ -33,15 +33,18 @@ sys.path[:0] = [str(ROOT / "python"), str(HERE)]
 WORLDS = {  # workers, cases; each world finds the files of those before it in ..
     "two": (2, ["save", "fit_mlp", "fit_cnn", "fit_transformer", "unweighted", "callbacks", "let_go", "own_train_step",
                 "backup", "rebalances", "memory", "optimizers", "mixed_precision", "compiled", "sources", "mistakes",
-                "numbers", "examples_after"]),
+                "numbers", "heartbeat_is_ours", "examples_after"]),
     "three": (3, ["loop_mlp", "loop_cnn", "loop_transformer", "resume"]),
     "one": (1, ["loop_cnn", "fit_cnn", "callbacks", "resume", "meeting", "mistakes", "examples_before",
                 "no_torch", "reports"]),
     "lost": (3, ["lost"]),
     "short": (2, ["memory_norms"]),
-    "async": (2, ["bound_zero", "every_sample", "bounded", "refusals", "not_finite"]),
+    "async": (2, ["bound_zero", "every_sample", "every_sample_over_sockets", "bounded", "refusals", "not_finite"]),
     "async_lost": (3, ["async_lost"]),
     "async_lost_desk": (3, ["async_lost_desk"]),
+    "async_lost_sockets": (3, ["async_lost_sockets"]),
+    "async_left": (3, ["async_left"]),
+    "async_stopped": (3, ["async_stopped"]),
 }  # fmt: skip
 
 

@@ -90,11 +90,11 @@ def check_ledger(path):
 AHEAD = 5  # updates of the others while the last worker computes its first
 
 
-def every_sample(folder):
+def every_sample(folder, transport="tensorflow"):
     """Nobody waits for anybody; every sample is used once in every epoch, and no update is lost: each moves all
     parameters by exactly -1, since the loss is their sum."""
-    log = folder / "asp.jsonl"
-    job = make_job(sync="asp", log=log, on_step=lambda job: mine.append(job.last_loss))
+    log = folder / f"{transport}.jsonl"
+    job = make_job(sync="asp", transport=transport, log=log, on_step=lambda job: mine.append(job.last_loss))
     mine = []
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(),
@@ -111,7 +111,7 @@ def every_sample(folder):
         return loss
 
     seen = np.zeros((EPOCHS, models.SAMPLES))
-    holds, ahead = folder / "holds", folder / "ahead"
+    holds, ahead = folder / f"{transport}.holds", folder / f"{transport}.ahead"
     for epoch in job.epochs(EPOCHS):
         numbers = np.arange(models.SAMPLES)
         for x, number in job.dataset((models.images()[0], numbers)):
@@ -136,6 +136,10 @@ def every_sample(folder):
     assert [line["step"] for line in lines] == list(range(updates))
     assert max(line["staleness"] for line in lines) >= AHEAD
     return check_ledger(log)
+
+
+def every_sample_over_sockets(folder):
+    return every_sample(folder, "sockets")
 
 
 def wait_for(path):
@@ -195,6 +199,8 @@ def refusals(folder):
     """What is not possible is refused, and the error says what is."""
     raises(ValueError, "min_batch is 0 with sync 'asp'; permitted: 1", lambda: make_job(sync="asp", min_batch=0))
     raises(ValueError, "staleness is 1 with sync 'asp'; permitted", lambda: make_job(sync="asp", staleness=1))
+    raises(ValueError, "transport is 'mail'; permitted: tensorflow, s", lambda: make_job(sync="asp", transport="mail"))
+    raises(ValueError, "'sockets' with sync 'bsp'; permitted: 'tensor", lambda: make_job(transport="sockets"))
     job = make_job(sync="asp", momentum_correction=True)
     model, samples = models.make("mlp")
     for optimizer, words in (
@@ -245,9 +251,10 @@ def train_until(job, train, samples):
             had = job.sum([mine * (job.rank == job.size - 1)])[0]
 
 
-def lose(folder, case, victim):
-    """It ends this process's part in any job, so it is a case by itself."""
-    job = make_job(sync="asp")
+def part(folder, victim, how, **options):
+    """That worker goes, in its third iteration; the others say which. It ends this process's part in any job, so it is
+    a case by itself."""
+    job = make_job(sync="asp", **options)
     model, samples = models.make("mlp")
     optimizer = models.momentum()
     job.prepare(model, optimizer)
@@ -255,31 +262,58 @@ def lose(folder, case, victim):
     started = time.monotonic()
     done = 0
     try:
-        for _ in job.epochs(1_000_000):
-            for x, y in job.dataset(samples):
-                if done == 2 and job.rank == victim:
-                    (folder / f"{case}.{job.rank}").write_text("passed")
-                    os.kill(os.getpid(), signal.SIGKILL)
-                train(x, y)
-                done += 1
+        with job:
+            for _ in job.epochs(1_000_000):
+                for x, y in job.dataset(samples):
+                    if done == 2 and job.rank == victim:
+                        how(folder, job.rank)
+                    train(x, y)
+                    done += 1
         raise AssertionError("nobody was missed")
     except isochron.PeerLostError as error:
         assert error.ranks == (victim,), error
         assert f"{victim} on " in str(error), error
-    assert time.monotonic() - started < parity.TIMEOUT
+    except ZeroDivisionError:
+        assert job.rank == victim
+    assert time.monotonic() - started < job.options.timeout
+
+
+def die(folder, rank, case="async_lost", by=signal.SIGKILL):
+    (folder / f"{case}.{rank}").write_text("passed")
+    (folder / "gone").write_text(str(os.getpid()))
+    os.kill(os.getpid(), by)
 
 
 def async_lost(folder):
-    """A worker is killed; the others say which."""
-    lose(folder, "async_lost", victim=2)
+    part(folder, 2, die)
 
 
 def async_lost_desk(folder):
     """The first one, which deals the samples."""
-    lose(folder, "async_lost_desk", victim=0)
+    part(folder, 0, partial(die, case="async_lost_desk"))
+
+
+def async_lost_sockets(folder):
+    part(folder, 2, partial(die, case="async_lost_sockets"), transport="sockets")
+
+
+def async_left(folder):
+    """By an error of its own."""
+
+    def divide_by_zero(*place):
+        raise ZeroDivisionError
+
+    part(folder, 2, divide_by_zero)
+
+
+def async_stopped(folder):
+    """It stands still: noticed by its heartbeat, long before the time-out."""
+    part(folder, 2, partial(die, case="async_stopped", by=signal.SIGSTOP), timeout=40.0)
+    os.kill(int((folder / "gone").read_text()), signal.SIGKILL)
 
 
 CASES = {
     case.__name__: case
-    for case in (bound_zero, every_sample, bounded, refusals, not_finite, async_lost, async_lost_desk)
-}
+    for case in (bound_zero, every_sample, every_sample_over_sockets, bounded, refusals, not_finite, async_lost,
+                 async_lost_desk, async_lost_sockets, async_left, async_stopped)
+}  # fmt: skip

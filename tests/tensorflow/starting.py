@@ -9,6 +9,10 @@ import subprocess
 import sys
 import threading
 
+import parity
+from running import make_job
+
+from isochron.tensorflow import heartbeat
 from isochron.tensorflow.cluster import Cluster, find_cluster
 
 
@@ -107,4 +111,17 @@ def reports(folder):
     assert len(evaluations) == 2 and 0 < evaluations[-1]["accuracy"] <= 1, evaluations
 
 
-CASES = {case.__name__: case for case in (meeting, examples_before, examples_after, no_torch, reports)}
+def heartbeat_is_ours(folder):
+    """The strategy takes the service as the job has configured it, by what is not a public interface."""
+    from tensorflow.python.eager import context
+
+    job = make_job()
+    milliseconds = context.context().coordination_service.heartbeat_timeout_in_ms
+    assert milliseconds == 1000 * heartbeat.seconds(parity.TIMEOUT) == 30_000, milliseconds
+    job.close()
+
+
+CASES = {
+    case.__name__: case
+    for case in (meeting, examples_before, examples_after, no_torch, reports, heartbeat_is_ours)
+}

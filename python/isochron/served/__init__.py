@@ -3,6 +3,7 @@
   alarm     the first failure, which ends everybody's waiting
   reach     the address at which the other workers reach this one
   wire      frames of words and numbers over TCP
+  network   how workers reach each other: sockets, or what a framework brings
   layout    parameters laid end to end and cut into equal shares
   messages  what workers, shards and the desk say to each other
   shard     one worker's share: takes updates in, hands values out

@@ -14,8 +14,8 @@ from isochron.served.alarm import Alarm, Failure
 from isochron.served.desk import Desk
 from isochron.served.layout import Layout
 from isochron.served.messages import Order, Push, Report
+from isochron.served.network import Link
 from isochron.served.shard import Shard
-from isochron.served.wire import Connection
 
 
 def _nothing() -> None:
@@ -29,19 +29,19 @@ class Client:
         self,
         rank: int,
         layout: Layout,
-        connections: dict[int, Connection],
+        links: dict[int, Link],
         shard: Shard,
         desk: Desk | None,
         alarm: Alarm,
     ) -> None:
         self._rank = rank
-        self._connections = connections  # to all others, by rank
+        self._links = links  # to all others, by rank
         self._shard = shard
         self._desk = desk
         self._alarm = alarm
         self.values = [np.zeros(strip.size, np.uint8) for strip in layout.strips]
         self.gradients = [np.zeros(strip.size, np.uint8) for strip in layout.strips]
-        ranks = range(len(connections) + 1)
+        ranks = range(len(links) + 1)
         self._values_of = [_parts(layout, self.values, shard) for shard in ranks]
         self._gradients_of = [_parts(layout, self.gradients, shard) for shard in ranks]
         self._pushing = False
@@ -53,27 +53,27 @@ class Client:
         with self._telling_others():
             if self._desk is not None:
                 return self._desk.ask(self._rank, report, _nothing)
-            self._connections[0].send({"do": "ask", "report": report.to_words()})
-            return Order.from_words(self._reply(self._connections[0])["order"])
+            self._links[0].send({"do": "ask", "report": report.to_words()})
+            return Order.from_words(self._reply(self._links[0])["order"])
 
     def start_pull(self) -> None:
         with self._telling_others():
-            for connection in self._connections.values():
-                connection.send({"do": "pull"})
+            for link in self._links.values():
+                link.send({"do": "pull"})
 
     def finish_pull(self) -> None:
         with self._telling_others():
             self._shard.pull(self._rank, self._values_of[self._rank], _nothing)
-            for rank, connection in self._connections.items():
-                self._reply(connection)
-                connection.receive_into(self._values_of[rank])
+            for rank, link in self._links.items():
+                self._reply(link)
+                link.receive_into(self._values_of[rank])
 
     def start_push(self, push: Push) -> None:
         """What `gradients` hold, which may be overwritten as soon as this returns."""
         with self._telling_others():
             words = {"do": "push", "push": push.to_words()}
-            for rank, connection in self._connections.items():
-                connection.send(words, None if push.skipped else self._gradients_of[rank])
+            for rank, link in self._links.items():
+                link.send(words, None if push.skipped else self._gradients_of[rank])
             self._pushing = True
             self._own_staleness = self._shard.push(self._rank, push, self._gradients_of[self._rank], _nothing)
             if not push.skipped:
@@ -84,13 +84,13 @@ class Client:
         if not self._pushing:
             return 0
         with self._telling_others():
-            replies = [self._reply(connection) for connection in self._connections.values()]
+            replies = [self._reply(link) for link in self._links.values()]
             self._pushing = False
             return max([self._own_staleness, *(int(reply["staleness"]) for reply in replies)])
 
-    def _reply(self, connection: Connection) -> dict[str, Any]:
+    def _reply(self, link: Link) -> dict[str, Any]:
         while True:
-            words = connection.receive()
+            words = link.receive()
             if "failure" in words:
                 raise Failure.from_words(words["failure"]).error()
             if "wait" not in words:
@@ -98,7 +98,7 @@ class Client:
 
     @contextmanager
     def _telling_others(self) -> Iterator[None]:
-        """What fails becomes the first failure that is known here. Whoever sees our connection close later knows then
+        """What fails becomes the first failure that is known here. Whoever sees our link close later knows then
         whose fault it was."""
         try:
             self._alarm.check()
@@ -107,22 +107,22 @@ class Client:
             self._alarm.ring(error)
             failure = self._alarm.failure
             assert failure is not None
-            for connection in self._connections.values():
-                if connection.seat.rank not in failure.ranks:
+            for link in self._links.values():
+                if link.seat.rank not in failure.ranks:
                     with suppress(PeerError):
-                        connection.send({"do": "alarm", "failure": failure.to_words()})
+                        link.send({"do": "alarm", "failure": failure.to_words()})
             raise failure.error() from (None if str(error) == failure.words else error)
 
     def close(self, orderly: bool = True) -> None:
         """Without a goodbye the others take this worker for lost."""
         if self._desk is not None and orderly:
             self._desk.leave(self._rank)
-        for connection in self._connections.values():
+        for link in self._links.values():
             if orderly and self._alarm.failure is None:
                 with suppress(PeerError):
-                    connection.send({"do": "goodbye"})
-            connection.close()
-        self._connections = {}
+                    link.send({"do": "goodbye"})
+            link.close()
+        self._links = {}
 
 
 def _parts(layout: Layout, arrays: list[np.ndarray], shard: int) -> list[np.ndarray]:

@@ -12,8 +12,6 @@ were sent and applied; then, when the framework has dealt with its own state, th
 from __future__ import annotations
 
 import math
-import secrets
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,12 +22,12 @@ import numpy as np
 from isochron._core import Dispatcher, Ledger, Worker, push_factor
 from isochron.errors import InvariantError
 from isochron.options import SharedOptions
-from isochron.served import reach, wire
 from isochron.served.alarm import Alarm
 from isochron.served.client import Client
 from isochron.served.desk import Desk
 from isochron.served.layout import Layout
 from isochron.served.messages import Order, Push, Report, Update
+from isochron.served.network import Network, Sockets
 from isochron.served.server import Server
 from isochron.served.shard import Shard, Updater
 
@@ -40,7 +38,8 @@ class Together:
 
     gather: Callable[[Any], list[Any]]  # what everybody says, by rank: numbers and texts
     sum: Callable[[list[float]], list[float]]
-    meeting_place: str | None = None  # the host of rank 0, as the others know it; None: MASTER_ADDR
+    network: Network | None = None  # None: sockets
+    meeting_place: str | None = None  # of sockets: the host of rank 0, as the others know it; None: MASTER_ADDR
 
 
 @dataclass
@@ -107,23 +106,23 @@ class Course:
         return self._shard.updaters
 
     def _join(self, workers: list[Worker], updaters: list[Updater], controller: bytes) -> None:
-        machines = self._together.gather(reach.machine())
-        listener = wire.listen(reach.own_address(machines, self._together.meeting_place))
-        address, port = listener.getsockname()[:2]
-        words = {"host": socket.gethostname(), "address": address, "port": port, "token": secrets.token_hex(16)}
-        everybody = self._together.gather(words)
-        token = everybody[0].pop("token")
-        seats = [wire.Seat(rank, say["host"], say["address"], say["port"]) for rank, say in enumerate(everybody)]
+        network = self._network()
+        seats = network.seats
         ranks = range(self._size)
         self._shard = Shard(updaters, ranks, self._options.push_rate, seats[self._rank], self._alarm)
         self._desk = None
         if self._rank == 0:
             ids = [worker.id for worker in workers]
             self._desk = Desk(self._dispatcher(workers, controller), ids, seats, self._alarm)
-        self._server = Server(listener, seats, token, self._shard, self._desk, self._alarm)
-        others = [rank for rank in ranks if rank != self._rank]
-        links = {rank: wire.connect(seats[rank], self._rank, token, self._options.timeout) for rank in others}
+        self._server = Server(network, self._shard, self._desk, self._alarm)
+        links = {rank: network.connect(rank) for rank in ranks if rank != self._rank}
         self._client = Client(self._rank, self.layout, links, self._shard, self._desk, self._alarm)
+
+    def _network(self) -> Network:
+        together = self._together
+        if together.network is not None:
+            return together.network
+        return Sockets(self._rank, together.gather, together.meeting_place, self._options.timeout)
 
     def _dispatcher(self, workers: list[Worker], controller: bytes) -> Dispatcher:
         options = self._options

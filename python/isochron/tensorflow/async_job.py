@@ -7,7 +7,7 @@ One iteration:
      slices, and the worker waits until all have.
 
 At the end of an epoch all meet: everybody has the same parameters then, and sum(), save() and evaluation() are possible
-there. TensorFlow's collectives serve for that alone.
+there.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from isochron.served.course import Course, Place, Together
 from isochron.served.messages import Order
 from isochron.tensorflow import data, shard_optimizer, shard_state
 from isochron.tensorflow.job import OUT_OF_MEMORY, Job, cpu_seconds, is_scalar, memory_share
+from isochron.tensorflow.pair_links import PairNetwork
 from isochron.tensorflow.parameters import Parameters
 from isochron.tensorflow.served_batches import ServedBatches
 from isochron.tensorflow.shard_optimizer import SliceUpdater
@@ -156,7 +157,10 @@ class AsyncJob(Job):
         progress = self._progress
         size, lines = progress.sampler.samples_per_epoch, progress.updates or 0
         place = Place(progress.epoch, progress.position, size, progress.ledger, lines)
-        together = Together(super().gather, super().sum, self._cluster.meeting_place)
+        network = None
+        if self.options.transport == "tensorflow":
+            network = PairNetwork(self.rank, self._peers, self.options.timeout)
+        together = Together(super().gather, super().sum, network, self._cluster.meeting_place)
         return Course(self.rank, progress.workers, self.options, together, self._parameters.layout,
                       list(self._updaters), place, progress.learned)  # fmt: skip
 

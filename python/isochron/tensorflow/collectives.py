@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from isochron.tensorflow import heartbeat
 from isochron.tensorflow.cluster import Cluster
 
 # TensorFlow joins other processes once in the life of this one, so later jobs use the same connections.
@@ -43,6 +44,7 @@ class Collectives:
             return _joined[cluster]
         os.environ["TF_CONFIG"] = cluster.tf_config()
         try:
+            heartbeat.allow(cluster.size, self._options.timeout_seconds)
             _joined[cluster] = tf.distribute.MultiWorkerMirroredStrategy(communication_options=self._options)
             return _joined[cluster]
         except RuntimeError as error:

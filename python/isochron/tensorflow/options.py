@@ -15,3 +15,14 @@ class JobOptions(SharedOptions):
     PLACE: ClassVar[str] = "with TensorFlow"
     SYNCS: ClassVar[tuple[str, ...]] = ("bsp", "asp", "ssp")
     NUMBERS: ClassVar[tuple[str, ...]] = ("stop", "skip", "ignore")  # of a gradient
+    TRANSPORTS: ClassVar[tuple[str, ...]] = ("tensorflow", "sockets")
+
+    transport: str = "tensorflow"  # asp, ssp: over its own servers and ports; "sockets" of our own are faster
+
+    def validate(self) -> None:
+        super().validate()
+        if self.transport not in self.TRANSPORTS:
+            raise ValueError(f"transport is {self.transport!r}; permitted: {', '.join(self.TRANSPORTS)}")
+        if self.transport != "tensorflow" and not self.asynchronous:
+            words = f"transport is '{self.transport}' with sync '{self.sync}'"
+            raise ValueError(f"{words}; permitted: 'tensorflow', or with sync 'asp' or 'ssp'")

@@ -1,7 +1,7 @@
 """Says which worker was lost when an exchange fails.
 
-TensorFlow ends its collectives for good when a worker is gone: at once if the connection breaks, after about ten
-seconds if its coordination service misses it, after the job's time-out at the latest. Then the roll is called
+TensorFlow ends its collectives for good when a worker is gone: at once if the connection breaks, after a while if its
+coordination service misses it (heartbeat.py), after the job's time-out at the latest. Then the roll is called
 (roll_call.py): who does not answer is lost; else who is at an earlier step kept the others waiting. Who finds out tells
 the others, so that all name the same one even if the finder has left by then.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import threading
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
@@ -34,13 +35,15 @@ _ANSWER_SECONDS = 5.0
 class Peers:
     def __init__(self, collectives: Collectives, cluster: Cluster, timeout: float) -> None:
         self._rank, self._timeout = collectives.rank, timeout
-        self._hosts: list[str] = [socket.gethostname()]
+        self.hosts: list[str] = [socket.gethostname()]
         self._others: dict[int, str] = {}
+        self._finding = threading.Lock()
+        self._found: tuple[type[PeerError], str, list[int]] | None = None
         self._roll = roll_call.RollCall() if collectives.size > 1 else None
         if self._roll is None:
             return
         everybody = collectives.gather({"port": self._roll.port, "host": socket.gethostname()})
-        self._hosts = [one["host"] for one in everybody]
+        self.hosts = [one["host"] for one in everybody]
         for rank, one in enumerate(everybody):
             if rank != self._rank:
                 self._others[rank] = f"{cluster.addresses[rank].rpartition(':')[0]}:{one['port']}"
@@ -63,15 +66,22 @@ class Peers:
             raise self._explain(what, failure) from failure
 
     def _explain(self, what: str, failure: tf.errors.OpError) -> Error:
+        with self._finding:  # threads that fail together say the same
+            if self._found is None:
+                self._found = self._find_out(failure)
+        kind, words, ranks = self._found
+        return kind(f"{what}: {words}", ranks, [self.hosts[rank] for rank in ranks])
+
+    def _find_out(self, failure: tf.errors.OpError) -> tuple[type[PeerError], str, list[int]]:
         steps = roll_call.call(self._others, _ANSWER_SECONDS)
         heard = self._roll.heard()
         if heard:
             news = json.loads(heard)
-            return PeerLostError(f"{what}: {news['words']}", news["ranks"], [self._hosts[k] for k in news["ranks"]])
+            return PeerLostError, news["words"], news["ranks"]
         mine = self._roll.at
         lost = [rank for rank, step in steps.items() if step is None]
         late = [rank for rank, step in steps.items() if step is not None and step < mine]
-        names = ", ".join(f"task {rank} on {self._hosts[rank]}" for rank in lost or late)
+        names = ", ".join(f"task {rank} on {self.hosts[rank]}" for rank in lost or late)
         if lost:
             words = f"{names} is lost; start the job again from its last checkpoint"
         elif late:
@@ -80,7 +90,7 @@ class Peers:
             words = f"all workers answer, but {failure.message.splitlines()[0]}"
         self.announce(words, lost or late)
         kind = PeerLostError if lost else TimeoutError if late else PeerError
-        return kind(f"{what}: {words}", lost or late, [self._hosts[rank] for rank in lost or late])
+        return kind, words, lost or late
 
     def close(self) -> None:
         if self._roll is not None:
