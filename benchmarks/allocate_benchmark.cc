@@ -42,7 +42,7 @@ void allocate_batch(benchmark::State& state, Kind kind) {
     slots.push_back(make_slot(kind, random));
   }
   const std::int64_t global_batch = 100 * state.range(0);
-  for ([[maybe_unused]] auto _ : state) {
+  for ([[maybe_unused]] const auto _ : state) {
     benchmark::DoNotOptimize(allocate(slots, global_batch));
   }
 }

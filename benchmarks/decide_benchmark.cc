@@ -47,7 +47,7 @@ void decide(benchmark::State& state, const std::string& policy) {
   for (int n = 0; n < 10; ++n) {
     step();
   }
-  for (auto _ : state) {
+  for ([[maybe_unused]] const auto _ : state) {
     benchmark::DoNotOptimize(step());
   }
 }

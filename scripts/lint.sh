@@ -21,5 +21,6 @@ check tree scripts/lint/tree.py
 check layers scripts/lint/layers.py
 check mutations scripts/mutate.py --check
 check headers scripts/lint/headers.py
+check types .venv/bin/mypy
 check tidy scripts/lint/tidy.py
 [ "$failed" = 0 ]

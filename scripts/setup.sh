@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 packages="
   g++ cmake ninja-build ccache git python3 python3-venv
-  clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev
+  clang-19 clang-format-19 libclang-rt-19-dev
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libcpp-httplib-dev zlib1g-dev dataset-fashion-mnist iproute2
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libglpk-dev spin chromium
 "

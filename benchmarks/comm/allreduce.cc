@@ -61,8 +61,8 @@ int main(int argc, char** argv) {
   }
   const isochron::MpiSession session;
   const Backend backend = isochron::make_mpi_backend(MPI_COMM_WORLD);
-  std::vector<at::Tensor> tensors{at::ones({static_cast<std::int64_t>(std::atof(argv[1]) * 1e6 / 4)})};
-  const int repeats = std::atoi(argv[2]);
+  std::vector<at::Tensor> tensors{at::ones({static_cast<std::int64_t>(std::stod(argv[1]) * 1e6 / 4)})};
+  const int repeats = std::stoi(argv[2]);
   for (int i = 0; i < 3; ++i) {
     time_allreduce(backend, tensors);
   }
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
   }
   const double waiting = waiting_share(backend);
   if (backend->getRank() == 0) {
-    std::printf("{\"waiting_share\": %.4f, \"seconds\": [", waiting);
+    std::printf(R"({"waiting_share": %.4f, "seconds": [)", waiting);
     for (std::size_t i = 0; i < times.size(); ++i) {
       std::printf("%s%.6f", i == 0 ? "" : ", ", times[i]);
     }

@@ -66,8 +66,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   torch::set_num_threads(1);
-  const std::int64_t global_batch = std::atoll(argv[2]);
-  const std::int64_t steps = kWarmUp + std::atoll(argv[3]);
+  const std::int64_t global_batch = std::stoll(argv[2]);
+  const std::int64_t steps = kWarmUp + std::stoll(argv[3]);
   const bool exact = std::string(argv[4]) == "exact";
   const auto model = isochron::model::make_model(argv[1], {.channels = 3, .height = 32, .width = 32});
   isochron::Job job({.global_batch = global_batch, .policy = "uniform", .sync_batch_norm = exact});
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
     for (const at::Tensor& parameter : model->parameters()) {
       parameters += parameter.numel();
     }
-    std::printf("{\"parameters\": %lld, \"seconds\": [", static_cast<long long>(parameters));
+    std::printf(R"({"parameters": %lld, "seconds": [)", static_cast<long long>(parameters));
     for (std::size_t i = 0; i < times.size(); ++i) {
       std::printf("%s%.6f", i == 0 ? "" : ", ", times[i]);
     }

@@ -92,8 +92,8 @@ void time_copy(Channel& channel, const at::Tensor& buffer, Times& times) {
 
 int main(int count, char** words) {
   at::set_num_threads(1);
-  const double megabytes = count > 1 ? std::atof(words[1]) : 45.0;
-  const int repeats = count > 2 ? std::atoi(words[2]) : 20;
+  const double megabytes = count > 1 ? std::stod(words[1]) : 45.0;
+  const int repeats = count > 2 ? std::stoi(words[2]) : 20;
   const isochron::MpiSession session;
   Channel channel(MPI_COMM_WORLD, std::chrono::seconds(60));
   const at::Tensor parameter = at::zeros({static_cast<std::int64_t>(megabytes * 1e6 / 4)}).requires_grad_();
@@ -121,6 +121,7 @@ int main(int count, char** words) {
     const double served = median(times.push) + median(times.pull);
     const double copied = median(times.copy);
     std::vector<double> ratios;  // of neighbours, which a busy machine disturbs alike
+    ratios.reserve(times.copy.size());
     for (std::size_t i = 0; i < times.copy.size(); ++i) {
       ratios.push_back(times.copy[i] / (times.push[i] + times.pull[i]));
     }

@@ -320,7 +320,7 @@ WorkPtr MpiBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, co
   }
   at::Tensor flat = at::empty({getSize(), input.numel()}, input.options().requires_grad(false));
   at::Tensor flat_input = input.detach();
-  auto gathered = _allgather_base(flat, flat_input, opts);
+  const auto gathered = _allgather_base(flat, flat_input, opts);
   auto work = c10::make_intrusive<MpiWork>(getRank(), c10d::OpType::ALLGATHER, outputs.front());
   gathered->getFuture()->addCallback([work, flat, to = outputs.front()](c10::ivalue::Future& future) {
     if (future.hasError()) {

@@ -106,6 +106,7 @@ std::vector<fs::path> checkpoints_of(const fs::path& folder) {
   }
   std::ranges::sort(found, std::greater<>{});
   std::vector<fs::path> paths;
+  paths.reserve(found.size());
   for (auto& [step, path] : found) {
     paths.push_back(std::move(path));
   }
@@ -178,7 +179,7 @@ void remove_old_checkpoints(const fs::path& folder, std::int64_t keep) {
     std::error_code gone;
     fs::remove(paths[i], gone);
   }
-  io::remove_abandoned_outputs(folder, std::string(kPrefix));
+  io::remove_abandoned_outputs(folder, kPrefix);
 }
 
 }  // namespace isochron

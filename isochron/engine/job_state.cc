@@ -43,6 +43,7 @@ class Description {
  private:
   void exchange_roster(StateExchange& state) {
     std::vector<WorkerState> described;
+    described.reserve(job_.roster.size());
     for (Worker& worker : job_.roster) {
       described.push_back({std::move(worker)});
     }

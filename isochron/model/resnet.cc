@@ -16,7 +16,8 @@ namespace {
 
 // Zero padding keeps the size, but for the stride; a BatchNorm follows, so no bias.
 torch::nn::Conv2d make_convolution(std::int64_t from, std::int64_t to, std::int64_t kernel, std::int64_t stride) {
-  return torch::nn::Conv2d(torch::nn::Conv2dOptions(from, to, kernel).stride(stride).padding(kernel / 2).bias(false));
+  const auto options = torch::nn::Conv2dOptions(from, to, kernel).stride(stride).padding(kernel / 2).bias(false);
+  return torch::nn::Conv2d(options);  // NOLINT(modernize-return-braced-init-list): the constructor is explicit
 }
 
 struct Layer {
@@ -33,9 +34,9 @@ class BlockImpl final : public torch::nn::Module {
     std::int64_t stride = 1;
     for (const Layer& layer : layers) {
       const std::string number = std::to_string(convolutions_.size() + 1);
-      convolutions_.push_back(
+      convolutions_.emplace_back(
           register_module("conv" + number, make_convolution(from, layer.channels, layer.kernel, layer.stride)));
-      norms_.push_back(register_module("bn" + number, torch::nn::BatchNorm2d(layer.channels)));
+      norms_.emplace_back(register_module("bn" + number, torch::nn::BatchNorm2d(layer.channels)));
       from = layer.channels;
       stride *= layer.stride;
     }
@@ -102,7 +103,7 @@ class ResNet final : public Model {
       stage->push_back(Block(channels, layers));
       channels = layers.back().channels;
     }
-    stages_.push_back(register_module("layer" + std::to_string(stages_.size() + 1), stage));
+    stages_.emplace_back(register_module("layer" + std::to_string(stages_.size() + 1), stage));
     return channels;
   }
 

@@ -21,6 +21,7 @@ bool is_finite(const at::Tensor& gradient) {
 
 std::vector<at::Tensor> make_strips(const Layout& layout) {
   std::vector<at::Tensor> strips;
+  strips.reserve(layout.strips.size());
   for (const Strip& strip : layout.strips) {
     strips.push_back(at::empty({strip.elements}, at::TensorOptions(strip.type)));
   }

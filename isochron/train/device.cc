@@ -16,7 +16,7 @@ constexpr std::string_view kCuda = "cuda";
 int parse(std::string_view text) {
   int number = -1;
   const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  const auto [rest, error] = std::from_chars(text.data(), end, number);  // NOLINT(*-stringview-data-usage): up to end
   return error == std::errc{} && rest == end && number >= 0 ? number : -1;
 }
 
@@ -33,12 +33,13 @@ int number_on_host() {
 }  // namespace
 
 c10::Device choose_device(const std::string& name) {
-  const int gpus = static_cast<int>(torch::cuda::device_count());
+  const auto gpus = static_cast<int>(torch::cuda::device_count());  // NOLINT(bugprone-signed-char-misuse): it is none
   if (name == "cpu" || (name == "auto" && gpus == 0)) {
     return {c10::DeviceType::CPU};
   }
   const bool numbered = name.starts_with("cuda:");
-  int gpu = numbered ? parse(std::string_view(name).substr(kCuda.size() + 1)) : gpus > 0 ? number_on_host() % gpus : 0;
+  const int first_choice = gpus > 0 ? number_on_host() % gpus : 0;
+  const int gpu = numbered ? parse(std::string_view(name).substr(kCuda.size() + 1)) : first_choice;
   if ((!numbered && name != kCuda && name != "auto") || gpu < 0) {
     throw std::invalid_argument("device is '" + name + "'; permitted: cpu, cuda, cuda:N, auto");
   }

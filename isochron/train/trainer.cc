@@ -45,7 +45,7 @@ bool is_images(const data::Dataset& dataset) {
 
 DatasetPointer open(const Options& options, Split split) {
   try {
-    DatasetPointer dataset =
+    const DatasetPointer dataset =
         data::open_dataset(options.dataset, {.folder = options.data, .split = split, .context = options.context});
     const std::int64_t most = split == Split::kTrain ? options.train_samples : options.test_samples;
     return most == 0 ? dataset : data::first_samples(dataset, std::min(most, dataset->size()));

@@ -22,7 +22,7 @@ constexpr std::array<std::uint32_t, 256> make_crc_table() {
 
 /// TFRecord's way to make the checksum of data that holds checksums itself a different one.
 std::uint32_t masked(std::uint32_t crc) {
-  return (crc >> 15U | crc << 17U) + 0xA282EAD8U;
+  return std::rotr(crc, 15) + 0xA282EAD8U;
 }
 
 template <class Bits>

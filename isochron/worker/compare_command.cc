@@ -68,7 +68,7 @@ void add_options(CLI::App& command, Request& request) {
 }
 
 sim::ClusterSpec cluster_of(const Request& request, std::int64_t steps) {
-  sim::ClusterSpec cluster = cli::load_cluster(request.cluster, steps);
+  const sim::ClusterSpec cluster = cli::load_cluster(request.cluster, steps);
   for (const sim::Change& change : cluster.changes) {
     if (change.event != sim::Event::kNone || change.at_seconds) {
       throw std::invalid_argument(
@@ -197,7 +197,7 @@ void print(const ComparisonOptions& options, const ComparisonResults& results) {
 
 void work(Request& request, ComparisonOptions options) {
   if (!request.quiet) {
-    options.say = [](const std::string& words) { std::cerr << "isochron compare: " << words << std::endl; };
+    options.say = [](const std::string& words) { std::cerr << "isochron compare: " << words << '\n' << std::flush; };
   }
   const ComparisonResults results = compare(options);
   if (!results.first) {

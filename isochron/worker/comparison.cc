@@ -31,6 +31,7 @@ std::vector<Stage> stages_of(const sim::ClusterSpec& cluster, std::int64_t steps
   std::ranges::sort(first);
   first.erase(std::ranges::unique(first).begin(), first.end());
   std::vector<Stage> stages;
+  stages.reserve(first.size());
   for (const std::int64_t step : first) {
     stages.push_back({.first_step = step});
   }
@@ -284,6 +285,7 @@ ComparisonResults compare(const ComparisonOptions& options) {
   }
   for (std::size_t lane = 0; lane < options.lanes.size(); ++lane) {
     std::vector<LaneResult> rounds;
+    rounds.reserve(results.rounds.size());
     for (const auto& round : results.rounds) {
       rounds.push_back(round[lane]);
     }

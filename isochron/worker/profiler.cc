@@ -58,9 +58,9 @@ double own_cores() {
 double copy_seconds(c10::Device device) {
   constexpr int kTimes = 9;
   constexpr std::int64_t kElements = std::int64_t{16} << 20U;
-  at::Tensor arriving = at::ones({kElements}, at::device(device).dtype(at::kFloat));
-  at::Tensor buffer = at::zeros({kElements});
-  at::Tensor sum = at::zeros({kElements});
+  const at::Tensor arriving = at::ones({kElements}, at::device(device).dtype(at::kFloat));
+  const at::Tensor buffer = at::zeros({kElements});
+  const at::Tensor sum = at::zeros({kElements});
   std::vector<double> seconds;
   for (int i = 0; i <= kTimes; ++i) {
     const auto start = Clock::now();

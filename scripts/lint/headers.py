@@ -12,7 +12,7 @@ import sources
 COMMANDS = sources.compile_commands()
 WITH_TORCH = pathlib.Path("isochron/comm/progress.cc")
 WITH_PYTHON = pathlib.Path("isochron/python/module.cc")
-NEEDS_TORCH = sources.TORCH_LAYERS | {"comm", "ranks"}
+NEEDS_TORCH = {"comm", "engine", "model", "ranks", "server", "train", "worker"}
 
 
 def compile_alone(header):

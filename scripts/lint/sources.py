@@ -9,8 +9,6 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORES = len(os.sched_getaffinity(0))
 FALLBACK = ["c++", "-std=c++20", f"-I{ROOT}"]
-# Their headers include LibTorch's.
-TORCH_LAYERS = {"server", "engine", "model", "train", "worker"}
 
 
 def tracked(*patterns):

@@ -10,24 +10,16 @@ import concurrent.futures
 import hashlib
 import json
 import pathlib
-import re
 import subprocess
 import sys
 
 import sources
 
-TIDY = "clang-tidy-19"
+# Not Debian's: from version 22 on it does not look into the headers of others, LibTorch's above all.
+TIDY = sources.ROOT / ".venv/bin/clang-tidy"
 # The standard library deprecates what its own std::stable_sort calls.
 QUIET = ["-Wno-deprecated-declarations"]
 CHECKS = sources.tracked("*.clang-tidy")
-# LibTorch's headers make all checks take minutes a file, so its users get the ones that find most: the layers whose
-# headers include it, and what includes it by itself.
-INCLUDES_TORCH = re.compile(r"^#include <(torch|ATen)/", re.MULTILINE)
-# Their tests are left to the compiler's warnings: a quarter of all the time for next to no findings.
-SKIPPED = sources.TORCH_LAYERS | {"comm", "elastic"}
-TORCH_CHECKS = ("-*,bugprone-use-after-move,bugprone-dangling-handle,bugprone-unused-raii,misc-unused-parameters,"
-                "performance-for-range-copy,performance-unnecessary-value-param,performance-move-const-arg,"
-                "readability-braces-around-statements,readability-function-size")  # fmt: skip
 DEEP = "--deep" in sys.argv[1:]
 SELECTION = [] if DEEP else ["--checks=-clang-analyzer-*"]
 MEMORY = sources.ROOT / "build" / "lint" / ("tidy-deep" if DEEP else "tidy")
@@ -51,20 +43,18 @@ def fingerprint(files, arguments):
 
 def check(path, arguments):
     """clang-tidy's findings, empty if there are none."""
-    torch = sources.TORCH_LAYERS.intersection(path.parts) or INCLUDES_TORCH.search((sources.ROOT / path).read_text())
-    checks = [f"--checks={TORCH_CHECKS}"] if torch else SELECTION
     memory = MEMORY / f"{str(path).replace('/', '.')}.json"
     if memory.exists():
         clean = json.loads(memory.read_text())
-        if fingerprint(clean["files"], arguments + checks) == clean["fingerprint"]:
+        if fingerprint(clean["files"], arguments + SELECTION) == clean["fingerprint"]:
             return ""
         memory.unlink()
-    command = [TIDY, "--quiet", *checks, sources.ROOT / path, "--", *arguments[1:], *QUIET]
+    command = [TIDY, "--quiet", *SELECTION, sources.ROOT / path, "--", *arguments[1:], *QUIET]
     run = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True)
     if run.returncode:
         return run.stdout or run.stderr
     files = dependencies(path, arguments)
-    memory.write_text(json.dumps({"files": files, "fingerprint": fingerprint(files, arguments + checks)}))
+    memory.write_text(json.dumps({"files": files, "fingerprint": fingerprint(files, arguments + SELECTION)}))
     return ""
 
 
@@ -77,7 +67,7 @@ def main():
             memory.unlink()
         seal.write_text(version)
     commands = sources.compile_commands()
-    paths = [path for path in sources.tracked("*.cc") if path.parts[0] != "tests" or path.parts[1] not in SKIPPED]
+    paths = sources.tracked("*.cc")
     with concurrent.futures.ThreadPoolExecutor(sources.CORES) as pool:
         findings = list(pool.map(lambda path: check(path, commands.get(path, sources.FALLBACK)), paths))
     print("".join(findings), end="")

@@ -356,6 +356,11 @@ def mistakes(folder):
     model, samples = models.make("mlp")
     optimizer = models.momentum()
     raises(RuntimeError, "call job.prepare", lambda: job.make_step(len))
+    scaled = make_job(rate="linear", reference_batch=1)
+    schedule = keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 30))
+    words = "rate is 'linear' with a schedule as learning rate; permitted: 'none', or a constant one"
+    raises(ValueError, words, lambda: scaled.prepare(model, schedule))
+    scaled.close()
     job.prepare(model, optimizer)
     train = make_train(job, model, optimizer)
     raises(RuntimeError, "outside of a step", lambda: optimizer.apply([], []))

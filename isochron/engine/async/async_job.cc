@@ -158,6 +158,7 @@ std::vector<Peer> Job::Async::server_peers() const {
 server::ParameterServer::Pieces Job::Async::my_pieces(const server::Layout& layout) const {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> strips;
+  strips.reserve(layout.strips.size());
   for (const server::Strip& strip : layout.strips) {
     strips.push_back(at::empty({strip.elements}, at::TensorOptions(strip.type)));
   }

@@ -40,6 +40,7 @@ at::Tensor part_of(const std::vector<at::Tensor>& strips, const server::Slot& sl
 
 std::vector<at::Tensor> empty_strips(const Layout& layout) {
   std::vector<at::Tensor> strips;
+  strips.reserve(layout.strips.size());
   for (const server::Strip& strip : layout.strips) {
     strips.push_back(at::zeros({strip.elements}, at::TensorOptions(strip.type)));
   }

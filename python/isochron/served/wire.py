@@ -56,7 +56,7 @@ class Connection:
         try:
             self._link.sendall(_LENGTH.pack(len(text)) + text)
             for body in bodies or ():
-                self._link.sendall(body)
+                self._link.sendall(body.data)
         except OSError as error:
             raise self._named(error) from error
 
@@ -82,7 +82,7 @@ class Connection:
 
     def receive_into(self, bodies: list[np.ndarray]) -> None:
         for body in bodies:
-            self._fill(memoryview(body))
+            self._fill(body.data)
 
     def _fill(self, view: memoryview) -> None:
         try:

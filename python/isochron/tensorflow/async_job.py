@@ -41,7 +41,7 @@ class AsyncJob(Job):
         super().__init__(global_batch, policy, sync, **options)
         self._progress.updates = 0
         self._course: Course | None = None
-        self._parameters: Parameters | None = None
+        self._parameters: Parameters  # with the course
         self._updaters: list[SliceUpdater] = []
         self._at_meeting = True
         self._meetings = 0
@@ -109,12 +109,17 @@ class AsyncJob(Job):
     # Iterations.
 
     @property
-    def _order(self) -> Order:
+    def _running(self) -> Course:
         assert self._course is not None
-        return self._course.order
+        return self._course
+
+    @property
+    def _order(self) -> Order:
+        return self._running.order
 
     def _take_batch(self) -> Any:
         """None: all have met."""
+        assert self._source is not None
         if self._course is None:
             self._course = self._set_out()
         course = self._course
@@ -207,7 +212,7 @@ class AsyncJob(Job):
             ) from error
 
     def _send(self, variables: Sequence[Any], gradients: Sequence[tf.Tensor], warm: bool) -> None:
-        course, parameters = self._course, self._parameters
+        course, parameters = self._running, self._parameters
         parameters.put(gradients, variables, course.gradients)  # waits for a GPU
         finite = self.options.numbers == "ignore" or all(
             bool(np.isfinite(gradient.numpy()).all()) for gradient in gradients)  # fmt: skip
@@ -228,7 +233,7 @@ class AsyncJob(Job):
     # Meetings.
 
     def _meet(self, order: Order) -> None:
-        course = self._course
+        course = self._running
         self._meetings += 1
         self._peers.note(self._meetings)
         course.come_together()
@@ -272,7 +277,7 @@ class AsyncJob(Job):
     def note_evaluation(self, loss: float, accuracy: float = math.nan) -> None:
         log = self._progress.log
         if log is not None:
-            log.evaluation(step=self._progress.updates, seconds=self._now(), loss=loss, accuracy=accuracy)
+            log.evaluation(step=self._progress.updates or 0, seconds=self._now(), loss=loss, accuracy=accuracy)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """When all have met."""

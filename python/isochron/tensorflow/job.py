@@ -147,11 +147,20 @@ class Job:
             raise ValueError("a second model; permitted: one per job")
         if any(isinstance(variable.value, tf.distribute.DistributedValues) for variable in model.variables):
             raise ValueError("the model was made in a strategy's scope; permitted: a model that was made outside of it")
+        self._check_rate(optimizer)
         self._let_go()
         self._model, self._deferred = model, DeferredApply(optimizer)
         self._steps.clear()
         self._variables_agree = False
         return model, optimizer
+
+    def _check_rate(self, optimizer: keras.optimizers.Optimizer) -> None:
+        inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales losses
+        scheduled = isinstance(inner.get_config()["learning_rate"], dict)
+        if self.options.rate != "none" and scheduled and not self.options.asynchronous:
+            raise ValueError(
+                f"rate is '{self.options.rate}' with a schedule as learning rate; permitted: 'none', or a constant one"
+            )
 
     def _let_go(self) -> None:
         """Of the model and the optimizer, which are as they were before."""
@@ -240,6 +249,7 @@ class Job:
             raise
 
     def _take_batch(self) -> Any:
+        assert self._source is not None
         self._started, self._cpu_started = time.perf_counter(), cpu_seconds()
         first, last = self._progress.take()
         sampler = self._progress.sampler
@@ -405,11 +415,13 @@ class Job:
         if factor == 1.0:
             step.apply(exchanged.gradients)
             return
-        optimizer = self._deferred.optimizer
+        optimizer = self._prepared[1].optimizer
         rate = float(optimizer.learning_rate)
         optimizer.learning_rate = rate * factor
-        step.apply(exchanged.gradients)
-        optimizer.learning_rate = rate
+        try:
+            step.apply(exchanged.gradients)
+        finally:
+            optimizer.learning_rate = rate
 
     def _now(self) -> float:
         return time.perf_counter() - self._began
@@ -445,8 +457,10 @@ class Job:
         def take() -> Iterator[Any]:
             self._evaluation_is_shared = True
             for start in range(0, len(numbers), batch_size):
-                part = numbers[start : start + batch_size]
-                yield source.take(0, (part[0], part[-1] + 1), lambda part=part: part)
+                yield batch(numbers[start : start + batch_size])
+
+        def batch(part: range) -> Any:
+            return source.take(0, (part[0], part[-1] + 1), lambda: part)
 
         return data.batches(source.signature, take)
 
@@ -511,7 +525,7 @@ class Job:
     def __enter__(self) -> Job:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self.close()
 
     def _start_log(self) -> None:

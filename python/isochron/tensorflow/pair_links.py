@@ -21,14 +21,14 @@ import tensorflow as tf
 from isochron.errors import PeerError, PeerLostError
 from isochron.served.alarm import Failure
 from isochron.served.network import Link
-from isochron.served.wire import Seat
+from isochron.served.wire import MOST_WORDS, Seat
 from isochron.tensorflow.peers import Peers
 
 _LENGTH = struct.Struct("!I")
 _HEAD = 4096  # bytes of the first message of a frame: the length of its words, and most words whole
 _MOST = 64 << 20  # bytes of a message
 _FIRST_GROUP = 1 << 20  # strategies count theirs from 1
-_FIRST_BODY = 64  # messages of a group that differ in size differ in number: bodies from here, words by their size's bits
+_FIRST_BODY = 64  # messages of a group that differ in size differ in number: bodies from here, words by the size's bits
 _FAREWELL_SECONDS = 5.0
 
 _networks = itertools.count()  # of this process; all workers count alike
@@ -93,12 +93,14 @@ class PairLink:
         self._send(frame[:_HEAD], 0)
         if len(frame) > _HEAD:
             self._send(frame[_HEAD:], len(frame).bit_length())
-        for number, part in enumerate(_parts(bodies or ()), _FIRST_BODY):
+        for number, part in enumerate(_parts(bodies or []), _FIRST_BODY):
             self._send(part, number)
 
     def receive(self, patient: bool = False) -> dict[str, Any]:
         frame = self._receive(_HEAD, 0, 0.0 if patient else self._timeout)
         (length,) = _LENGTH.unpack(frame[: _LENGTH.size].tobytes())
+        if length > MOST_WORDS:
+            raise PeerError(f"{self.seat} sent words of {length} bytes; permitted: {MOST_WORDS}", [self.seat.rank])
         rest = _padded(length)
         if rest > 0:
             frame = np.concatenate((frame, self._receive(rest, (_HEAD + rest).bit_length(), self._timeout)))

@@ -73,6 +73,7 @@ class Peers:
         return kind(f"{what}: {words}", ranks, [self.hosts[rank] for rank in ranks])
 
     def _find_out(self, failure: tf.errors.OpError) -> tuple[type[PeerError], str, list[int]]:
+        assert self._roll is not None
         steps = roll_call.call(self._others, _ANSWER_SECONDS)
         heard = self._roll.heard()
         if heard:

@@ -134,6 +134,7 @@ class Progress:
     @property
     def ledger(self) -> _core.Ledger:
         self.sampler  # says what is missing
+        assert self._ledger is not None
         return self._ledger
 
     @property
@@ -155,7 +156,7 @@ class Progress:
                     f"a dataset of {dataset_size} samples; permitted: the job's first one, of {self._dataset_size}"
                 )
             return
-        self._dataset_size = dataset_size
+        self._dataset_size: int = dataset_size
         self._sampler = _core.Sampler(dataset_size, rules.global_batch, rules.seed, rules.last_batch)
         self._ledger = _core.Ledger(self._sampler.samples_per_epoch)
         self._go_to_place()
@@ -195,8 +196,7 @@ class Progress:
     def complete(self, reports: Sequence[Report], reduced: float, now: float) -> float:
         """The step is done; its mean loss over the global batch. `reduced`: when the gradients were added up."""
         loss = mean_loss(reports)
-        if self.log is not None:
-            self._write(reports, loss, reduced, now)
+        self._write(reports, loss, reduced, now)
         self._note_samples()
         self._controller.observe(
             self.step, self._ids, [int(report.batch) for report in reports],
@@ -242,13 +242,15 @@ class Progress:
         if self.sampler.position == 0:
             self._ledger = _core.Ledger(self.sampler.samples_per_epoch)
         for identity, (first, last) in zip(self._ids, self._slices, strict=True):
-            self._ledger.stage(first, last, identity)
-        self._ledger.commit()
+            self.ledger.stage(first, last, identity)
+        self.ledger.commit()
         self.sampler.advance()
-        if self.sampler.position == 0 and not self._ledger.complete:
+        if self.sampler.position == 0 and not self.ledger.complete:
             raise _core.InvariantError("an epoch used some sample twice or not at all")
 
     def _write(self, reports: Sequence[Report], loss: float, reduced: float, now: float) -> None:
+        if self.log is None:
+            return
         decision = self.decision
         start = min(report.began for report in reports)
         last = max(report.ended for report in reports)

@@ -18,8 +18,7 @@ import math
 import os
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -127,7 +126,7 @@ class AsyncJob(Job):
         self._scales_itself = True
         return 1.0
 
-    def accumulate(self, steps: int) -> AbstractContextManager[bool]:
+    def accumulate(self, steps: int) -> NoReturn:
         raise ValueError(f"accumulate({steps!r}) with sync '{self.options.sync}'; permitted: with sync 'bsp'")
 
     def give_up_step(self, error: BaseException) -> None:

@@ -145,7 +145,8 @@ def make_exact(model: nn.Module, statistics: Statistics) -> int:
     many there are."""
     count = 0
     for module in model.modules():
-        exact = _exact_class(type(module)) if isinstance(module, nn.modules.batchnorm._BatchNorm) else None
+        kind: Any = type(module)  # mypy takes no class for hashable
+        exact = _exact_class(kind) if isinstance(module, nn.modules.batchnorm._BatchNorm) else None
         if exact is not None:
             module.__class__ = exact
         if isinstance(module, _ExactBatchNorm):

@@ -11,7 +11,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 import torch.distributed as dist
@@ -31,7 +31,7 @@ if _SYNC_BUFFERS not in inspect.signature(DistributedDataParallel.__init__).para
 class ElasticDataParallel(DistributedDataParallel):
     """DDP that can be put on another group when workers are lost."""
 
-    def __init__(self, module: nn.Module, *, process_group: dist.ProcessGroup, **arguments: Any) -> None:
+    def __init__(self, module: nn.Module, *, process_group: dist.ProcessGroup | None, **arguments: Any) -> None:
         super().__init__(module, process_group=process_group, **arguments)
         self._isochron_arguments = arguments  # not the group: its connections close when nobody holds it any more
         self._isochron_hooks: list[tuple[Any, Any]] = []
@@ -49,9 +49,9 @@ class ElasticDataParallel(DistributedDataParallel):
         """Of the reducer, and with it of the group."""
         self.reducer = None
         self.logger = None
-        self.process_group = None
+        self.process_group: Any = None
 
-    def _isochron_take_up(self, group: dist.ProcessGroup) -> None:
+    def _isochron_take_up(self, group: dist.ProcessGroup | None) -> None:
         arguments, hooks, training = self._isochron_arguments, self._isochron_hooks, self.training
         # What is there is equal everywhere: init_sync would cost a broadcast of the model.
         self.__init__(self.module, process_group=group, **{**arguments, "init_sync": False})  # type: ignore[misc]
@@ -109,7 +109,7 @@ def _counted(world: World) -> Iterator[None]:
         world.waits += 1
 
 
-def _is_fsdp2(model: nn.Module) -> bool:
+def _is_fsdp2(model: nn.Module) -> TypeGuard[Any]:
     fsdp = _fsdp()
     return fsdp is not None and isinstance(model, fsdp.FSDPModule)
 
@@ -172,8 +172,8 @@ class Models:
             return
         for module in model.modules():
             if _is_fsdp2(module):
-                module.set_custom_all_gather(TimedGather(self._world))  # type: ignore[operator]
-                module.set_custom_reduce_scatter(TimedScatter(self._world))  # type: ignore[operator]
+                module.set_custom_all_gather(TimedGather(self._world))
+                module.set_custom_reduce_scatter(TimedScatter(self._world))
 
     def plain(self) -> list[nn.Module]:
         """Without DDP around them."""
@@ -199,8 +199,8 @@ class Models:
         with contextlib.ExitStack() as stack:
             for model in self.models:
                 if _is_fsdp2(model):
-                    model.set_requires_gradient_sync(False)  # type: ignore[operator]
-                    stack.callback(model.set_requires_gradient_sync, True)  # type: ignore[operator]
+                    model.set_requires_gradient_sync(False)
+                    stack.callback(model.set_requires_gradient_sync, True)
                 elif hasattr(model, "no_sync"):
                     stack.enter_context(model.no_sync())  # type: ignore[operator]
             yield
@@ -230,4 +230,4 @@ class Models:
     def take_up(self) -> None:
         for model in self.models:
             if isinstance(model, ElasticDataParallel):
-                model._isochron_take_up(self._world.gradients)  # type: ignore[arg-type]
+                model._isochron_take_up(self._world.gradients)

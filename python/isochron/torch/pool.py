@@ -136,7 +136,7 @@ class SamplePool:
         self._pipes: list[Any] = []
         self._processes: list[Any] = []
         self._loads: list[int] = [0] * processes
-        context = torch.multiprocessing.get_context(multiprocessing_context)
+        context: Any = torch.multiprocessing.get_context(multiprocessing_context)
         for number in range(processes):
             mine, theirs = context.Pipe()
             others = [*self._pipes, mine] if context.get_start_method() == "fork" else []
@@ -190,7 +190,8 @@ class SamplePool:
                 self._complain(number)
 
     def _receive(self) -> None:
-        for pipe in multiprocessing.connection.wait(self._pipes):
+        ready: list[Any] = multiprocessing.connection.wait(self._pipes)
+        for pipe in ready:
             number = self._pipes.index(pipe)
             try:
                 ticket, piece, failure = pipe.recv()

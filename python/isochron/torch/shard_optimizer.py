@@ -37,7 +37,7 @@ def check(optimizer: torch.optim.Optimizer, sync: str, momentum_correction: bool
 def settings_of(group: dict[str, Any], corrected_for: int) -> dict[str, Any]:
     """What goes with a gradient: schedulers change the rate, and some change momentum or betas. `corrected_for` so many
     asynchronous workers, which add momentum of their own; 0: not."""
-    settings = {}
+    settings: dict[str, Any] = {}
     for name, value in group.items():
         if isinstance(value, torch.Tensor):
             value = value.item()
@@ -114,7 +114,7 @@ def spread(
     for number, updater in enumerate(updaters):
         low, high = layout.slice_of(number, rank)
         inside = [one for one, slot in zip(parameters, layout.slots, strict=True) if slot.strip == number]
-        known = next((whole.state[one] for one in inside if whole.state.get(one)), {})
+        known: dict[str, Any] = next((whole.state[one] for one in inside if whole.state.get(one)), {})
         if low == high:
             continue
         for name, example in known.items():

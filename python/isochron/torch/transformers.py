@@ -27,8 +27,8 @@ class IsochronTrainer(Trainer):
     def get_train_dataloader(self) -> Loader:  # type: ignore[override]
         return self.job.loader(self.train_dataset, collate_fn=self.data_collator)
 
-    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **options: Any) -> Any:
-        result = super().compute_loss(model, inputs, return_outputs=return_outputs, **options)
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, *more: Any, **options: Any) -> Any:
+        result: Any = super().compute_loss(model, inputs, return_outputs, *more, **options)
         if not model.training:
             return result
         if return_outputs:
