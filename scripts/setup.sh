@@ -67,12 +67,14 @@ install_venv() {
 
 # Apart from torch, which a user of TensorFlow need not have.
 install_tensorflow() {
-  wanted=$(sha256sum requirements-tensorflow.txt)
+  wanted=$(sha256sum requirements-tensorflow.txt pyproject.toml)
   [ "$(cat .venv-tf/requirements.sha256 2>/dev/null)" != "$wanted" ] || return 0
   echo "setup: installing requirements-tensorflow.txt into .venv-tf" >&2
   python3 -m venv .venv-tf
   pip="python -m pip install --quiet --disable-pip-version-check"
   if .venv-tf/bin/$pip --requirement requirements-tensorflow.txt >&2; then
+    # Our own package, from where it lies.
+    echo "$PWD/python" >"$(.venv-tf/bin/python -c 'import site; print(site.getsitepackages()[0])')/isochron.pth"
     echo "$wanted" >.venv-tf/requirements.sha256
   else
     rm -rf .venv-tf
