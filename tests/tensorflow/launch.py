@@ -36,7 +36,7 @@ WORLDS = {  # workers, cases; each world finds the files of those before it in .
                 "numbers", "heartbeat_is_ours", "examples_after"]),
     "three": (3, ["loop_mlp", "loop_cnn", "loop_transformer", "resume"]),
     "one": (1, ["loop_cnn", "fit_cnn", "callbacks", "resume", "meeting", "mistakes", "examples_before",
-                "no_torch", "reports"]),
+                "no_torch", "reports", "async_unclosed"]),
     "lost": (3, ["lost"]),
     "short": (2, ["memory_norms"]),
     "async": (2, ["bound_zero", "every_sample", "every_sample_over_sockets", "bounded", "refusals", "not_finite"]),

@@ -121,7 +121,27 @@ def heartbeat_is_ours(folder):
     job.close()
 
 
+def async_unclosed(folder):
+    """Two workers whose program does not close the job end without a word of TensorFlow's about lost connections."""
+    from launch import free_ports
+
+    program = folder / "unclosed.py"
+    example = (EXAMPLES / "loop_after.py").read_text()
+    assert "Job(global_batch=256)" in example
+    program.write_text(example.replace("Job(global_batch=256)", "Job(global_batch=256, sync='asp')"))
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
+    workers = []
+    for index in range(2):
+        config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+        environment = {**os.environ, "TF_CONFIG": config, "PYTHONPATH": os.pathsep.join([*sys.path, str(EXAMPLES)])}
+        command = [sys.executable, str(program), "512"]
+        workers.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+    for worker in workers:
+        errors = worker.communicate(timeout=parity.TIMEOUT)[1]
+        assert worker.returncode == 0 and "StartAbort" not in errors and "Traceback" not in errors, errors
+
+
 CASES = {
     case.__name__: case
-    for case in (meeting, examples_before, examples_after, no_torch, reports, heartbeat_is_ours)
+    for case in (meeting, examples_before, examples_after, no_torch, reports, heartbeat_is_ours, async_unclosed)
 }

@@ -242,4 +242,4 @@ class Course:
     def close(self, orderly: bool = True) -> None:
         """Not orderly: the others take this worker for lost."""
         self._client.close(orderly)
-        self._server.close()
+        self._server.close(orderly)

@@ -45,8 +45,8 @@ class Network(Protocol):
     def connect(self, rank: int) -> Link:
         """For requests to that worker, which serves."""
 
-    def close(self) -> None:
-        """Nobody can connect any more."""
+    def close(self, orderly: bool) -> None:
+        """Nobody can connect any more. `orderly`: everybody says goodbye, and may be waited for."""
 
 
 class Sockets:
@@ -86,5 +86,5 @@ class Sockets:
     def connect(self, rank: int) -> Link:
         return wire.connect(self.seats[rank], self._rank, self._token, self._timeout)
 
-    def close(self) -> None:
+    def close(self, orderly: bool) -> None:
         self._listener.close()

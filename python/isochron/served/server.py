@@ -80,7 +80,7 @@ class Server:
             return {"order": self._desk.ask(rank, Report(**request["report"]), alive).to_words()}
         raise Error(f"{link.seat} asked for '{request['do']}', which is not to be had here")
 
-    def close(self) -> None:
+    def close(self, orderly: bool) -> None:
         """What the others lose by it they have no use for any more."""
         self._closing = True
-        self._network.close()
+        self._network.close(orderly and self._alarm.failure is None)

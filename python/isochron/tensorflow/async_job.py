@@ -12,8 +12,10 @@ there.
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -46,6 +48,7 @@ class AsyncJob(Job):
         self._at_meeting = True
         self._meetings = 0
         self._iterations_before = 0  # of the optimizer, when the job had made no step
+        atexit.register(self._leave_at_exit)
 
     # What it is asked for.
 
@@ -302,7 +305,12 @@ class AsyncJob(Job):
         self._leave(orderly=True)
         super().close()
 
+    def _leave_at_exit(self) -> None:
+        """Where nobody has closed the job, before TensorFlow's servers are gone."""
+        self._leave(orderly=self._at_meeting and not hasattr(sys, "last_value"))
+
     def _leave(self, orderly: bool) -> None:
+        atexit.unregister(self._leave_at_exit)
         if self._course is not None:
             self._course.close(orderly)
         self._course, self._at_meeting = None, True

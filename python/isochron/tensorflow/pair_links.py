@@ -11,6 +11,7 @@ import itertools
 import json
 import struct
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -43,6 +44,7 @@ class PairNetwork:
         self._peers = peers
         self._timeout = timeout
         self._first_group = _FIRST_GROUP + next(_networks) * 2 * len(self.seats) ** 2
+        self._serving: list[threading.Thread] = []
 
     def serve(self, answer: Callable[[Link], None]) -> None:
         for seat in self.seats:
@@ -50,7 +52,8 @@ class PairNetwork:
                 requests, answers = self._groups(asks=seat.rank, serves=self._me.rank)
                 link = PairLink(seat, answers, requests, self._peers, self._timeout)
                 name = f"isochron-serve-{seat.rank}"
-                threading.Thread(target=answer, args=(link,), name=name, daemon=True).start()
+                self._serving.append(threading.Thread(target=answer, args=(link,), name=name, daemon=True))
+                self._serving[-1].start()
 
     def connect(self, rank: int) -> Link:
         requests, answers = self._groups(asks=self._me.rank, serves=rank)
@@ -62,8 +65,11 @@ class PairNetwork:
         first = self._first_group + 2 * (asks * len(self.seats) + serves)
         return first, first + 1
 
-    def close(self) -> None:
-        """Groups are of the job's workers alone from the beginning."""
+    def close(self, orderly: bool) -> None:
+        """Who ends before it has heard all goodbyes ends the collectives of those who say them."""
+        deadline = time.monotonic() + (self._timeout if orderly else 0.0)
+        for thread in self._serving:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class PairLink:
