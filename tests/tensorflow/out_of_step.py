@@ -87,7 +87,7 @@ def check_ledger(path):
     return "" if program else "without the program, which checks the log"
 
 
-AHEAD = 5  # updates of the others while the last worker computes its first
+AHEAD = 15  # updates of the others while the last worker computes its first: more news than a first message holds
 
 
 def every_sample(folder, transport="tensorflow"):
