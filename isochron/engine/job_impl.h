@@ -20,6 +20,7 @@
 #include "isochron/engine/job.h"
 #include "isochron/engine/job_driver.h"
 #include "isochron/engine/job_state.h"
+#include "isochron/engine/known_sizes.h"
 #include "isochron/engine/learning_rate.h"
 #include "isochron/engine/membership.h"
 #include "isochron/engine/stop_signal.h"
@@ -171,6 +172,7 @@ class Job::Impl final : public Job::Driver, private Member {
   std::exception_ptr report_failure_;
   std::int64_t failed_batch_ = 0;  // memory did not hold it
   bool in_pieces_ = false;         // computed by a function that can be called for pieces
+  KnownSizes known_sizes_{options_.device.is_cpu()};
 
   // Of the last gradient, for AdaScale.
   double local_square_ = 0.0;

@@ -249,6 +249,7 @@ Report Job::Impl::measure(double loss) {
   report.batch = static_cast<double>(my_batch());
   report.start = seconds(started_ - began_);
   report.seconds = computed;
+  report.warm = known_sizes_.add(my_batch()) ? 1 : 0;
   report.waited = waited;
   report.meetings = static_cast<double>(waits.count + 1);
   report.cpu = std::min((cpu_seconds() - cpu_started_) / computed, 1.0);

@@ -108,7 +108,7 @@ StepTelemetry make_telemetry(std::span<const Report> reports, std::span<const Wo
     telemetry.workers.push_back(
         {.worker = workers[k].id,
          .batch = static_cast<std::int64_t>(reports[k].batch),
-         .seconds = reports[k].seconds,
+         .seconds = reports[k].warm != 0.0 ? reports[k].seconds : kUnknown,
          .cpu = reports[k].cpu,
          .memory = reports[k].memory,
          .meetings = static_cast<std::int64_t>(reports[k].meetings)});

@@ -18,6 +18,7 @@ struct Report {
   double batch = 0;          // samples that count
   double start = 0;          // of the step, seconds on this worker's clock since the job began
   double seconds = 0;        // computing to the last local gradient, waiting excluded
+  double warm = 1;           // 0: the device's first step with a batch of this size, whose time says nothing
   double waited = 0;         // within that time, for the others' shares of BatchNorm statistics
   double meetings = 1;       // how often it waited for all others, the end of the step included
   double cpu = 0;            // share of that time in which this process computed, 0..1

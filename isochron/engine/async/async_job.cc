@@ -391,6 +391,7 @@ void Job::Async::finish_update() {
   const auto now = Clock::now();
   report_.finished = true;
   report_.batch = order_.last - order_.first;
+  report_.warm = known_sizes_.add(report_.batch);
   report_.start = seconds_since_start(started_);
   report_.seconds = std::chrono::duration<double>(now - started_).count();
   report_.waited = std::chrono::duration<double>(started_ - asked_).count();

@@ -27,6 +27,7 @@
 #include "isochron/engine/batch_source.h"
 #include "isochron/engine/job_driver.h"
 #include "isochron/engine/job_state.h"
+#include "isochron/engine/known_sizes.h"
 #include "isochron/engine/membership.h"
 #include "isochron/engine/stop_signal.h"
 #include "isochron/server/channel.h"
@@ -175,6 +176,7 @@ class Job::Async final : public Job::Driver, private Member {
   std::vector<std::string> known_news_;  // lines, since the last meeting
   std::ptrdiff_t known_to_desk_ = 0;     // so many when the desk began; its own follow
   double pulled_at_ = 0.0;               // seconds since the start
+  KnownSizes known_sizes_{options_.device.is_cpu()};
 
   Phase phase_ = Phase::kMeeting;
   NextWords order_;

@@ -57,7 +57,11 @@ void Coordinator::take_report(WorkerId worker, const FreeWords& words) {
   const Decision decision = dispatcher_.controller().decision();
   const Interval used = dispatcher_.finish(
       worker,
-      {.worker = worker, .batch = words.batch, .seconds = words.seconds, .cpu = words.cpu, .memory = words.memory});
+      {.worker = worker,
+       .batch = words.batch,
+       .seconds = words.warm ? words.seconds : kUnknown,
+       .cpu = words.cpu,
+       .memory = words.memory});
   StepRecord record{.step = next_record_++, .epoch = epoch_, .position = used.first};
   record.start_seconds = words.start;
   record.seconds = words.seconds;

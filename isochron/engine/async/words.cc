@@ -11,6 +11,7 @@ void FreeWords::exchange(StateExchange& state) {
   state.field("waited", waited);
   state.field("cpu", cpu);
   state.field("memory", memory);
+  state.field("warm", warm);
   state.field("loss", loss);
   state.field("rate_factor", rate_factor);
   state.field("staleness", staleness);

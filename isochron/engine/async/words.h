@@ -19,6 +19,7 @@ struct FreeWords {
   double start = 0.0;            // it was told to begin
   double seconds = 0.0;          // from then to the moment at which the servers had its update
   double compute_seconds = 0.0;  // of that, up to the last local gradient, parameters at hand
+  bool warm = true;              // false: the device's first with a batch of this size, whose times say nothing
   double waited = 0.0;           // before it, for being told to begin
   double cpu = kUnknown;
   double memory = kUnknown;

@@ -114,7 +114,8 @@ class AsyncJob(Job):
             torch.cuda.synchronize(self.device)
         assert self._course is not None
         seconds = time.perf_counter() - self._stopwatch.started
-        self._course.computed(loss, self._stopwatch.cpu_share(seconds), self._memory.share())
+        warm = self._is_warm(self._order.batch)
+        self._course.computed(loss, self._stopwatch.cpu_share(seconds), self._memory.share(), warm=warm)
         self._compute_noted = True
         self._stage = Stage.COMPUTED
 

@@ -113,6 +113,7 @@ class Job(Standing):
         self._finished = 0.0
         self._waited = 0.0  # of it, in exchanges inside forward and backward
         self._waits = 0  # so many of those
+        self._known_sizes: set[int] = set()  # of batches that the device has computed
         self._failed_batch = 0  # memory did not hold it
         self._attempts = 0  # at the step under way that failed though nobody was lost
         self._record: StepRecord | None = None
@@ -411,6 +412,7 @@ class Job(Standing):
             batch=self._my_batch,
             start=self._stopwatch.started - self._began,
             seconds=seconds,
+            warm=float(self._is_warm(self._my_batch)),
             waited=waited,
             meetings=self._waits + 1,
             cpu=self._stopwatch.cpu_share(seconds + waited),
@@ -419,6 +421,13 @@ class Job(Standing):
             decision=digest(self._decision, self._share.epoch, self._share.position),
             stop=1 + signal if signal else float(self._stop_wanted),
         )
+
+    def _is_warm(self, batch: int) -> bool:
+        """Whether the time of a step with this batch, just computed, says something: the first one takes a GPU longer,
+        which chooses kernels and finds memory for it."""
+        known = batch in self._known_sizes
+        self._known_sizes.add(batch)
+        return known or self.device.type == "cpu"
 
     def _send(self) -> None:
         report = self._measure(self._items)
@@ -468,7 +477,7 @@ class Job(Standing):
             self.step,
             [worker.id for worker in workers],
             [int(report.batch) for report in reports],
-            [report.seconds for report in reports],
+            [report.seconds if report.warm else math.nan for report in reports],
             [report.cpu for report in reports],
             [report.memory for report in reports],
             int(max(report.meetings for report in reports)),

@@ -18,6 +18,7 @@ class Report:
     batch: float = 0.0  # samples that count
     start: float = 0.0  # of the step, seconds on this worker's clock since the job began
     seconds: float = 0.0  # computing to the last own gradient, waiting excluded
+    warm: float = 1.0  # 0: the device's first step with a batch of this size, whose time says nothing
     waited: float = 0.0  # within that time, for the others' shares of BatchNorm statistics
     meetings: float = 1.0  # how often it waited for all others, the end of the step included
     cpu: float = 0.0  # share of that time in which this process computed

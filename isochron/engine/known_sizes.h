@@ -1,0 +1,22 @@
+// Which batch sizes a device has computed: its first step with one takes longer, since kernels are chosen and memory is
+// found for it, so that the time says nothing about the device's speed. CPUs do not care.
+#pragma once
+
+#include <cstdint>
+#include <set>
+
+namespace isochron {
+
+class KnownSizes {
+ public:
+  explicit KnownSizes(bool of_cpu) : of_cpu_(of_cpu) {}
+
+  // Whether the time of a step with this batch, just computed, says something.
+  bool add(std::int64_t batch) { return !sizes_.insert(batch).second || of_cpu_; }
+
+ private:
+  bool of_cpu_;
+  std::set<std::int64_t> sizes_;
+};
+
+}  // namespace isochron
