@@ -114,7 +114,7 @@ class AsyncJob(Job):
             torch.cuda.synchronize(self.device)
         assert self._course is not None
         seconds = time.perf_counter() - self._stopwatch.started
-        warm = self._is_warm(self._order.batch)
+        warm = self._known_sizes.add(self._order.batch)
         self._course.computed(loss, self._stopwatch.cpu_share(seconds), self._memory.share(), warm=warm)
         self._compute_noted = True
         self._stage = Stage.COMPUTED

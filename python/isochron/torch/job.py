@@ -44,7 +44,7 @@ from isochron.torch.report import EventRecord, Report, StepRecord, check_agreeme
 from isochron.torch.signals import StopSignal
 from isochron.torch.source import LoaderOptions, Share, Source, make_source
 from isochron.torch.standing import Standing
-from isochron.torch.stopwatch import Memory, Stopwatch
+from isochron.torch.stopwatch import KnownSizes, Memory, Stopwatch
 from isochron.torch.trace import Trace
 from isochron.torch.world import World, is_peer_failure
 
@@ -113,7 +113,7 @@ class Job(Standing):
         self._finished = 0.0
         self._waited = 0.0  # of it, in exchanges inside forward and backward
         self._waits = 0  # so many of those
-        self._known_sizes: set[int] = set()  # of batches that the device has computed
+        self._known_sizes = KnownSizes(self.device)
         self._failed_batch = 0  # memory did not hold it
         self._attempts = 0  # at the step under way that failed though nobody was lost
         self._record: StepRecord | None = None
@@ -412,7 +412,7 @@ class Job(Standing):
             batch=self._my_batch,
             start=self._stopwatch.started - self._began,
             seconds=seconds,
-            warm=float(self._is_warm(self._my_batch)),
+            warm=float(self._known_sizes.add(self._my_batch)),
             waited=waited,
             meetings=self._waits + 1,
             cpu=self._stopwatch.cpu_share(seconds + waited),
@@ -421,13 +421,6 @@ class Job(Standing):
             decision=digest(self._decision, self._share.epoch, self._share.position),
             stop=1 + signal if signal else float(self._stop_wanted),
         )
-
-    def _is_warm(self, batch: int) -> bool:
-        """Whether the time of a step with this batch, just computed, says something: the first one takes a GPU longer,
-        which chooses kernels and finds memory for it."""
-        known = batch in self._known_sizes
-        self._known_sizes.add(batch)
-        return known or self.device.type == "cpu"
 
     def _send(self) -> None:
         report = self._measure(self._items)
