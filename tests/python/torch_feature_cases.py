@@ -11,6 +11,7 @@ from torch.utils.data import Dataset, IterableDataset
 import isochron.torch as isochron
 import torch_models as models
 from isochron._core import Sampler
+from isochron.torch.stopwatch import KnownSizes
 
 
 class Numbers(Dataset):
@@ -472,3 +473,8 @@ def clustered(path):
             del os.environ[name]
     with open(path, "rb") as file:
         return worker.name, job.options.max_batch, worker.granularity, int.from_bytes(file.read(), "little")
+
+
+def known_sizes(device, sizes):
+    known = KnownSizes(torch.device(device))
+    return [known.add(size) for size in sizes]
