@@ -39,6 +39,7 @@ WORLDS = {  # workers, cases; each world finds the files of those before it in .
                 "no_torch", "reports", "async_unclosed"]),
     "lost": (3, ["lost"]),
     "short": (2, ["memory_norms"]),
+    "short_fit": (2, ["memory_norms_fit"]),
     "async": (2, ["bound_zero", "every_sample", "every_sample_over_sockets", "bounded", "refusals", "not_finite"]),
     "async_lost": (3, ["async_lost"]),
     "async_lost_desk": (3, ["async_lost_desk"]),

@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import time
+from functools import partial
 
 import keras
 import models
@@ -190,7 +191,30 @@ def memory_norms(folder):
     batch = next(iter(job.dataset(samples)))
     last = job.rank == job.size - 1
     words = f"the memory of task {job.size - 1} did not hold 12 samples"
+    before = model.get_weights()
     raises(isochron.Error if last else isochron.PeerError, words, lambda: train(*batch))
+    assert all((a == b).all() for a, b in zip(before, model.get_weights(), strict=True))
+    job.save(folder / "rescued")
+    assert job.rank > 0 or (folder / "rescued.index").exists()
+
+
+def memory_norms_fit(folder):
+    """The same in fit(), which saves the job by itself. By itself."""
+    job = make_job()
+    model, samples = models.make("cnn")
+    loss_function = models.loss_function()
+    most = 10 if job.rank == job.size - 1 else parity.BATCH
+
+    def greedy(y, predictions):
+        space = tf.random.uniform([tf.where(tf.shape(y, tf.int64)[0] > most, 1 << 46, 1)])
+        return loss_function(y, predictions) + 0.0 * space[0]
+
+    job.compile(model, optimizer=models.momentum(), loss=greedy)
+    callback = job.callback(backup=str(folder / "rescued_fit"))
+    words = f"the memory of task {job.size - 1} did not hold 12 samples"
+    fit = partial(model.fit, job.dataset(samples), callbacks=[callback], verbose=0)
+    raises(isochron.Error if job.rank == job.size - 1 else isochron.PeerError, words, fit)
+    assert job.rank > 0 or (folder / "rescued_fit.index").exists()
 
 
 SAVED = 13  # in the middle of the second epoch
@@ -415,6 +439,6 @@ def lost(folder):
 
 CASES = {
     case.__name__: case
-    for case in (callbacks, let_go, own_train_step, rebalances, memory, memory_norms, save, resume, backup, optimizers,
+    for case in (callbacks, let_go, own_train_step, rebalances, memory, memory_norms, memory_norms_fit, save, resume, backup, optimizers,
                  mixed_precision, compiled, sources, mistakes, numbers, lost)
 }  # fmt: skip

@@ -147,13 +147,14 @@ def _first_worker_saves(job: Job, model: keras.Model) -> Iterator[None]:
 
 class JobCallback(keras.callbacks.Callback):
     """Writes evaluations into the run log. With `backup`, the prefix of a checkpoint, the job is saved there after
-    every epoch, or every `backup_steps` steps, and fit() goes on from there if it exists."""
+    every epoch, or every `backup_steps` steps, and when it fails, and fit() goes on from there if it exists."""
 
     def __init__(self, job: Job, backup: str | None = None, backup_steps: int | None = None) -> None:
         super().__init__()
         self._job, self._backup, self._backup_steps = job, backup, backup_steps
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._job.rescue = self._backup
         if self._backup is not None and self._job.has_checkpoint(self._backup):
             self._job.restore(self._backup)
             self.model._initial_epoch = self._job.epoch  # as Keras' BackupAndRestore does

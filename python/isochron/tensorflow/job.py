@@ -52,6 +52,8 @@ class Job:
         self._model: keras.Model | None = None
         self._deferred: DeferredApply | None = None
         self._fit: fit.KerasFit | None = None
+        self.failed = False  # for good: others are lost, or wait for what will not come
+        self.rescue: str | None = None  # where the job is saved then
         self._waits_inside = False  # others may wait for this worker in the middle of its computing
         self._changing: list[Any] = []  # what computing changes besides the gradients
         self._source: data.Source | None = None
@@ -303,12 +305,16 @@ class Job:
             self._agree_on_variables(step.variables)
         undo = self._snapshot()
         report = Report(warm=not fresh)
-        computed = self._compute(step, batch, report)
-        if self._progress.batch == 0:
-            self._forget_metrics(step, computed, undo)
-        self._measure(report, computed, loss_of)
-        with self._peers.watched(f"the gradients of step {self.step_number}"):
-            exchanged = step.exchange(computed, report.row())
+        try:
+            computed = self._compute(step, batch, report)
+            if self._progress.batch == 0:
+                self._forget_metrics(step, computed, undo)
+            self._measure(report, computed, loss_of)
+            with self._peers.watched(f"the gradients of step {self.step_number}"):
+                exchanged = step.exchange(computed, report.row())
+        except Error:
+            self._give_up(undo)
+            raise
         reduced = self._now()
         reports = read_reports(exchanged.reports)
         self._progress.check_agreement(reports)
@@ -323,6 +329,18 @@ class Job:
         if self.options.on_step is not None:
             self.options.on_step(self)
         return computed.outputs, exchanged.states
+
+    def _give_up(self, undo: list[tuple[Any, tf.Tensor]]) -> None:
+        """The job cannot go on. It is as before the step, and saved if somebody has said where."""
+        for variable, value in undo:
+            variable.assign(value)
+        self._batch_is_out = False
+        self.failed = True
+        if self.rescue is not None:
+            try:
+                self.save(self.rescue)
+            except Error as error:
+                log.warning("the state before step %d could not be saved: %s", self.step_number, error)
 
     def _share(self) -> float:
         if self._progress.batch == 0:
@@ -484,7 +502,8 @@ class Job:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Between two steps; all workers call it and the first one writes. Model, optimizer, place in the data and
-        what was learned of the workers, as a tf.train.Checkpoint with that prefix."""
+        what was learned of the workers, as a tf.train.Checkpoint with that prefix. After an error that ends the job in
+        the middle of a step it is the state before that step, and nobody waits for anybody."""
         saving.save(self, os.fspath(path))
 
     def restore(self, path: str | os.PathLike[str]) -> None:

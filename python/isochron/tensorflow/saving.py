@@ -61,7 +61,8 @@ def _checkpoint(job: Job, text: _Text) -> tf.train.Checkpoint:
 
 
 def _share_failure(job: Job, failure: str) -> None:
-    """An error of the first worker is one of all."""
-    failure = job.gather(failure)[0]
+    """An error of the first worker is one of all, as long as they hear each other."""
+    if not job.failed:
+        failure = job.gather(failure)[0]
     if failure:
         raise Error(failure)
