@@ -439,6 +439,6 @@ def lost(folder):
 
 CASES = {
     case.__name__: case
-    for case in (callbacks, let_go, own_train_step, rebalances, memory, memory_norms, memory_norms_fit, save, resume, backup, optimizers,
-                 mixed_precision, compiled, sources, mistakes, numbers, lost)
+    for case in (callbacks, let_go, own_train_step, rebalances, memory, memory_norms, memory_norms_fit, save, resume,
+                 backup, optimizers, mixed_precision, compiled, sources, mistakes, numbers, lost)
 }  # fmt: skip
