@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from isochron import plot
-    from isochron._core import policies
+    from isochron._core import __version__, policies
     from isochron.errors import Error, Interrupted, InvariantError, NumbersError, PeerError, PeerLostError, TimeoutError
     from isochron.run import Run, RunLogError, read_run
 
@@ -33,6 +33,7 @@ __all__ = [
     "Run",
     "RunLogError",
     "TimeoutError",
+    "__version__",
     "plot",
     "policies",
     "read_run",
@@ -42,7 +43,7 @@ _HOMES = {
     **dict.fromkeys(("Run", "RunLogError", "read_run"), "isochron.run"),
     **dict.fromkeys(("Error", "Interrupted", "InvariantError", "NumbersError"), "isochron.errors"),
     **dict.fromkeys(("PeerError", "PeerLostError", "TimeoutError"), "isochron.errors"),
-    "policies": "isochron._core",
+    **dict.fromkeys(("__version__", "policies"), "isochron._core"),
 }
 
 

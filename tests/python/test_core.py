@@ -1,6 +1,7 @@
 """The native module, without any framework."""
 
 import json
+import pathlib
 import subprocess
 import sys
 
@@ -13,6 +14,10 @@ from ranks import ENVIRONMENT
 
 def controller(**options):
     return _core.Controller([_core.Worker(0), _core.Worker(1, kind="gpu", min_batch=2)], 40, **options)
+
+
+def test_the_package_says_its_version():
+    assert isochron.__version__ == (pathlib.Path(__file__).parents[2] / "VERSION").read_text().strip()
 
 
 def test_importing_the_package_brings_no_framework_along():
