@@ -40,7 +40,7 @@ def iteration_seconds(transport, width, iterations):
         return loss
 
     samples = np.ones((BATCH * workers * iterations, width), np.float32)
-    for epoch in job.epochs(2):  # the first one compiles
+    for _ in job.epochs(2):  # the first one compiles
         start, mine = time.perf_counter(), 0
         for (x,) in job.dataset((samples,)):
             train(x)

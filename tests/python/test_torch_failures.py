@@ -75,6 +75,7 @@ def test_who_comes_while_another_worker_decides_is_not_put_out():
     import threading
 
     import torch.distributed as dist
+
     from isochron.torch.peers import Meeting, Peer
 
     store = dist.HashStore()

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch_gpu_cases import *  # noqa: F403
 
 import isochron.torch as isochron
 import torch_models as models
@@ -15,7 +16,6 @@ from isochron._core import Sampler
 from isochron.torch.batch_norm import Statistics, make_exact
 from torch_async_cases import *  # noqa: F403
 from torch_feature_cases import *  # noqa: F403
-from torch_gpu_cases import *  # noqa: F403
 
 
 def flat(model, buffers=True):
