@@ -157,9 +157,10 @@ class Job:
         return model, optimizer
 
     def _check_rate(self, optimizer: keras.optimizers.Optimizer) -> None:
+        if self.options.rate == "none" or self.options.asynchronous:
+            return
         inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales losses
-        scheduled = isinstance(inner.get_config()["learning_rate"], dict)
-        if self.options.rate != "none" and scheduled and not self.options.asynchronous:
+        if isinstance(inner.get_config().get("learning_rate"), dict):
             raise ValueError(
                 f"rate is '{self.options.rate}' with a schedule as learning rate; permitted: 'none', or a constant one"
             )
@@ -332,8 +333,7 @@ class Job:
 
     def _give_up(self, undo: list[tuple[Any, tf.Tensor]]) -> None:
         """The job cannot go on. It is as before the step, and saved if somebody has said where."""
-        for variable, value in undo:
-            variable.assign(value)
+        _put_back(undo)
         self._batch_is_out = False
         self.failed = True
         if self.rescue is not None:
@@ -415,8 +415,7 @@ class Job:
         self._progress.sign(report)
 
     def _redo(self, reports: list[Report], undo: list[tuple[Any, tf.Tensor]]) -> None:
-        for variable, value in undo:
-            variable.assign(value)
+        _put_back(undo)
         for rank in self._progress.refuse(reports, self._now()):
             log.warning("task %d ran out of memory with %d samples; step %d is dealt anew",
                         rank, int(reports[rank].batch), self.step_number)  # fmt: skip
@@ -554,6 +553,11 @@ class Job:
         path, model = os.fspath(self.options.log), self._prepared[0].name
         sync = self.options.sync if self.options.asynchronous else ""
         self._progress.start_log(path, model, self._dataset_name, self._resumed, self._now(), sync)
+
+
+def _put_back(undo: list[tuple[Any, tf.Tensor]]) -> None:
+    for variable, value in undo:
+        variable.assign(value)
 
 
 def is_scalar(value: Any) -> bool:
