@@ -48,14 +48,3 @@ function(isochron_torch_program name)
   target_compile_options(${name} PRIVATE -fPIC)
   target_precompile_headers(${name} REUSE_FROM isochron_comm)
 endfunction()
-
-# isochron_torch_test(NAME SOURCES FILES... LINK TARGETS...): like isochron_test, for what needs LibTorch but no ranks.
-function(isochron_torch_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
-  isochron_torch_program(${name}_test
-    SOURCES ${arg_SOURCES} LINK ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
-  target_compile_options(${name}_test PRIVATE -g1)
-  # Small tensors: threads would only get in the way of the other tests.
-  gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 600 ENVIRONMENT OMP_NUM_THREADS=1)
-endfunction()

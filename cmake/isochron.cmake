@@ -7,9 +7,9 @@ endif()
 find_program(ISOCHRON_CCACHE ccache)
 if(ISOCHRON_CCACHE)
   # The base directory makes a second clone or build folder hit the same cache entries; the sloppiness is what
-  # precompiled headers need.
+  # precompiled headers need. Dependencies come from the compiler's own list, so that a miss costs no preprocessing.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
     CCACHE_SLOPPINESS=pch_defines,time_macros ${ISOCHRON_CCACHE})
 endif()
 
@@ -35,6 +35,7 @@ function(isochron_library name)
   cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
   add_library(isochron_${name} STATIC)
   add_library(isochron::${name} ALIAS isochron_${name})
+  set_target_properties(isochron_${name} PROPERTIES UNITY_BUILD ${ISOCHRON_UNITY} UNITY_BUILD_BATCH_SIZE 10)
   target_link_libraries(isochron_${name} PUBLIC isochron_flags ${arg_LINK})
 endfunction()
 
@@ -44,14 +45,38 @@ if(ISOCHRON_SANITIZE)
   set(ISOCHRON_TEST_OPTIMISATION -O0)
 endif()
 
-# isochron_test(NAME SOURCES FILES... LINK TARGETS...): one GoogleTest program, its cases registered with ctest.
-function(isochron_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
-  add_executable(${name}_test ${arg_SOURCES})
-  target_link_libraries(${name}_test PRIVATE ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
+# isochron_gtest(NAME [FULL] COMMAND WORDS... [PROPERTIES PAIRS...]): a run of a GoogleTest program as one test of ctest.
+# Its report tells scripts/test.py which cases ran. FULL: only `make check` has the time for it.
+function(isochron_gtest name)
+  cmake_parse_arguments(arg "FULL" "" "COMMAND;PROPERTIES;ENVIRONMENT" ${ARGN})
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS $<IF:$<BOOL:${arg_FULL}>,full,quick>
+    # The same random cases in every run: a failure can be repeated.
+    ENVIRONMENT "GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/reports/${name}.xml;RC_PARAMS=seed=1;OMP_NUM_THREADS=1;${arg_ENVIRONMENT}")
+  if(arg_PROPERTIES)
+    set_tests_properties(${name} PROPERTIES ${arg_PROPERTIES})
+  endif()
+endfunction()
+
+# isochron_test_program(NAME [SHARDS N]): a GoogleTest program, run in N parts at a time. The folders below add their
+# files with isochron_test.
+function(isochron_test_program name)
+  cmake_parse_arguments(arg "" "SHARDS" "" ${ARGN})
+  add_executable(${name}_test)
+  target_link_libraries(${name}_test PRIVATE GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_options(${name}_test PRIVATE ${ISOCHRON_TEST_OPTIMISATION} -g1)
   target_compile_definitions(${name}_test PRIVATE ISOCHRON_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 
-    # The same random cases in every run: a failure can be repeated.
-    PROPERTIES TIMEOUT 600 ENVIRONMENT RC_PARAMS=seed=1)
+  set_target_properties(${name}_test PROPERTIES UNITY_BUILD ${ISOCHRON_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  foreach(shard RANGE 1 ${arg_SHARDS})
+    math(EXPR index "${shard} - 1")
+    isochron_gtest(${name}.${shard} COMMAND ${name}_test
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
+endfunction()
+
+# isochron_test(PROGRAM SOURCES FILES... [LINK TARGETS...]): tests that become part of a program.
+function(isochron_test program)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  target_sources(${program}_test PRIVATE ${arg_SOURCES})
+  target_link_libraries(${program}_test PRIVATE ${arg_LINK})
 endfunction()

@@ -10,9 +10,9 @@
 namespace isochron {
 
 inline std::filesystem::path own_path(const std::string& extension = "") {
-  const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+  const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
   const std::string name = std::string("isochron_") + test.test_suite_name() + "_" + test.name();
-  return std::filesystem::path(testing::TempDir()) / (name + "_" + std::to_string(::getpid()) + extension);
+  return std::filesystem::path(::testing::TempDir()) / (name + "_" + std::to_string(::getpid()) + extension);
 }
 
 }  // namespace isochron

@@ -12,7 +12,7 @@
 namespace isochron::cli {
 namespace {
 
-struct Request {
+struct ClustersRequest {
   std::string name;  // empty: list all
   std::int64_t steps = 500;
   JsonOutput output;
@@ -35,7 +35,7 @@ void list(JsonOutput& output) {
   output.write("clusters", {}, results);
 }
 
-void run(Request& request) {
+void run_clusters(ClustersRequest& request) {
   if (!request.name.empty() && !request.output.target().empty()) {
     throw std::invalid_argument("--json is given with a NAME; permitted: one of the two, since a cluster file is TOML");
   }
@@ -51,12 +51,12 @@ void run(Request& request) {
 
 void add_clusters(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("clusters", "List the built-in clusters, or write one as a file");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<ClustersRequest>();
   command->add_option("NAME", request->name, "Write this cluster as a cluster file to standard output");
   add_whole(*command, "--steps", request->steps, 1, 1'000'000'000, "Length of the run that its changes spread over");
   request->output.add_option(*command);
   command->footer("Example:\n  isochron clusters dynamic > mine.toml && isochron simulate --cluster mine.toml");
-  command->final_callback([request] { run(*request); });
+  command->final_callback([request] { run_clusters(*request); });
 }
 
 }  // namespace isochron::cli

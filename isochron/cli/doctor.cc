@@ -17,7 +17,7 @@ namespace {
 using emulate::Finding;
 using emulate::Health;
 
-struct Request {
+struct DoctorRequest {
   std::string data = "data";
   JsonOutput output;
 };
@@ -43,7 +43,7 @@ std::vector<Finding> examine(const std::string& data) {
   return findings;
 }
 
-void print(const std::vector<Finding>& findings) {
+void print_findings(const std::vector<Finding>& findings) {
   const std::size_t width =
       std::ranges::max(findings, {}, [](const Finding& f) { return f.check.size(); }).check.size();
   for (const Finding& finding : findings) {
@@ -54,11 +54,11 @@ void print(const std::vector<Finding>& findings) {
   }
 }
 
-void run(Request& request) {
+void run_doctor(DoctorRequest& request) {
   request.output.open();
   const std::vector<Finding> findings = examine(request.data);
   if (!request.output.takes_standard_output()) {
-    print(findings);
+    print_findings(findings);
   }
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
   for (const Finding& finding : findings) {
@@ -78,11 +78,11 @@ void run(Request& request) {
 
 void add_doctor(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("doctor", "Check what this machine lacks, and say how to mend it");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<DoctorRequest>();
   command->add_option("--data", request->data, "Folder of the datasets")->type_name("FOLDER")->capture_default_str();
   request->output.add_option(*command);
   command->footer("Exit status: 1 if a check fails; warnings do not count.");
-  command->final_callback([request] { run(*request); });
+  command->final_callback([request] { run_doctor(*request); });
 }
 
 }  // namespace isochron::cli

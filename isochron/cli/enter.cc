@@ -11,7 +11,7 @@
 namespace isochron::cli {
 namespace {
 
-struct Request {
+struct EnterRequest {
   std::filesystem::path folder;
   std::optional<std::size_t> worker;
   std::vector<std::string> words;
@@ -21,7 +21,7 @@ struct Request {
 
 void add_enter(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("enter", "Become a worker of 'isochron launch'")->group("");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<EnterRequest>();
   command->add_option("FOLDER", request->folder, "The launcher's folder")->required();
   command->add_option("--worker", request->worker, "Its number, if that is not its rank");
   command->add_option("COMMAND", request->words, "The worker's program and its arguments")->required();

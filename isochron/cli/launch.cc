@@ -24,9 +24,8 @@
 namespace isochron::cli {
 namespace {
 
-constexpr std::int64_t kMost = 1'000'000'000;
 
-struct Request {
+struct LaunchRequest {
   std::int64_t workers = 0;  // 0: as many as the cluster has
   std::string cluster;       // empty: none
   std::int64_t steps = 0;    // 0: as the command says
@@ -60,7 +59,7 @@ std::int64_t steps_of(const std::vector<std::string>& command) {
   return 0;
 }
 
-sim::ClusterSpec cluster_of(const Request& request) {
+sim::ClusterSpec cluster_of(const LaunchRequest& request) {
   if (is_cluster_file(request.cluster)) {
     return load_cluster(request.cluster, 0);
   }
@@ -133,7 +132,7 @@ int launch_with_restarts(emulate::LaunchOptions options, std::int64_t restarts) 
   }
 }
 
-void run(const Request& request, const CLI::App& program) {
+void run_launch(const LaunchRequest& request, const CLI::App& program) {
   emulate::LaunchOptions options;
   options.say = [quiet = request.quiet](const std::string& text) {
     if (!quiet) {
@@ -176,12 +175,12 @@ void run(const Request& request, const CLI::App& program) {
 
 void add_launch(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("launch", "Start the workers of a job on this machine");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<LaunchRequest>();
   add_whole(*command, "-n,--workers", request->workers, 1, 100'000, "Workers")
       ->default_str("as many as the cluster has");
   command->add_option("--cluster", request->cluster, "Emulate this one: built-in (see 'isochron clusters') or a file")
       ->type_name("NAME|FILE.toml");
-  add_whole(*command, "--steps", request->steps, 1, kMost, "Length of the run that a built-in cluster's changes span")
+  add_whole(*command, "--steps", request->steps, 1, kMostCount, "Length of the run that a built-in cluster's changes span")
       ->default_str("--steps of the COMMAND");
   add_choice(*command, "--throttle", request->throttle, {"auto", "cgroup", "duty-cycle"}, "How CPU time is limited");
   add_whole(*command, "--period-ms", request->period_ms, 1, 1000, "Period of the CPU quotas");
@@ -195,9 +194,9 @@ void add_launch(CLI::App& program) {
   command->add_option_function<std::string>("--mpirun-option", add_words, "Words to pass on to it, any number of times")
       ->type_name("WORDS")
       ->trigger_on_parse();
-  add_whole(*command, "--replace", request->replacements, 0, kMost, "Start up to N workers in place of lost ones");
+  add_whole(*command, "--replace", request->replacements, 0, kMostCount, "Start up to N workers in place of lost ones");
   command->add_flag("--no-recovery", request->no_recovery, "Let a lost worker end the job, as MPIs without ULFM do");
-  add_whole(*command, "--restarts", request->restarts, 0, kMost, "Start a lost job again, from its last checkpoint");
+  add_whole(*command, "--restarts", request->restarts, 0, kMostCount, "Start a lost job again, from its last checkpoint");
   command->add_option("--attach", request->attach, "Add -n workers to the job of this launcher, and end")
       ->type_name("PROCESS");
   command->add_flag("--quiet", request->quiet, "Say nothing of limits and changes");
@@ -214,7 +213,7 @@ void add_launch(CLI::App& program) {
       "  isochron launch -n 4 --replace 10 -- train --global-batch 128\n"
       "  isochron launch --attach 4711 -n 1\n"
       "  isochron launch --cluster mine.toml --mpirun-option='--mca btl_base_verbose 10' -- ./program");
-  command->final_callback([request, &program] { run(*request, program); });
+  command->final_callback([request, &program] { run_launch(*request, program); });
 }
 
 }  // namespace isochron::cli

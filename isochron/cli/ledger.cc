@@ -15,12 +15,12 @@
 namespace isochron::cli {
 namespace {
 
-struct Request {
+struct LedgerRequest {
   std::string log;
   JsonOutput output;
 };
 
-LedgerReport read(const std::string& path) {
+LedgerReport read_log(const std::string& path) {
   std::error_code none;
   const bool is_folder = std::filesystem::is_directory(path, none);
   errno = is_folder ? EISDIR : 0;
@@ -35,10 +35,10 @@ LedgerReport read(const std::string& path) {
   return read_ledger(stream, path);
 }
 
-void run(Request& request) {
+void run_ledger(LedgerRequest& request) {
   check_distinct_outputs({request.output.target(), request.log});
   request.output.open();
-  const LedgerReport report = read(request.log);
+  const LedgerReport report = read_log(request.log);
   if (!request.output.takes_standard_output()) {
     std::cout << to_text(report);
   }
@@ -55,7 +55,7 @@ void run(Request& request) {
 void add_ledger(CLI::App& program) {
   CLI::App* const command =
       program.add_subcommand("ledger", "Prove from a run log that every sample was used exactly once");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<LedgerRequest>();
   command->add_option("RUN", request->log, "The log of a run, as --log writes it")->required()->type_name("FILE");
   request->output.add_option(*command);
   command->footer(
@@ -63,7 +63,7 @@ void add_ledger(CLI::App& program) {
       "2 bad usage. An epoch that is not finished is no fault.\n"
       "Example:\n"
       "  isochron train --dataset synthetic --epochs 2 --log run.jsonl && isochron ledger run.jsonl");
-  command->final_callback([request] { run(*request); });
+  command->final_callback([request] { run_ledger(*request); });
 }
 
 }  // namespace isochron::cli

@@ -18,6 +18,9 @@ CLI::Option* add_value(
     const std::string& help,
     std::function<void(const std::string&)> set);
 
+/// The largest count that any option takes.
+inline constexpr std::int64_t kMostCount = 1'000'000'000;
+
 /// A whole number from `low` to `high`. Help shows the default, which is what `value` holds.
 CLI::Option* add_whole(
     CLI::App& command,

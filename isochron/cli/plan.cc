@@ -8,7 +8,7 @@
 namespace isochron::cli {
 namespace {
 
-void run(PlanRequest& request) {
+void run_plan(PlanRequest& request) {
   const PlanTask task = checked(request);
   request.output.open();
   const PlanResults results = make_plan(task);
@@ -30,7 +30,7 @@ void add_plan(CLI::App& program) {
       "  isochron profile --model cnn --dataset fashion-mnist -o cnn.json\n"
       "  isochron plan --machines lab.toml --model-profile cnn.json --epochs 20\n"
       "  isochron plan --cluster hl8 --model-profile cnn.json --global-batch 512");
-  command->final_callback([request] { run(*request); });
+  command->final_callback([request] { run_plan(*request); });
 }
 
 }  // namespace isochron::cli

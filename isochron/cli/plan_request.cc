@@ -14,14 +14,13 @@
 namespace isochron::cli {
 namespace {
 
-constexpr std::int64_t kMost = 1'000'000'000;
 
 std::optional<std::int64_t> parse_batch(const std::string& text) {
   if (text == "search") {
     return std::nullopt;
   }
   try {
-    return parse_whole(text, 1, kMost);
+    return parse_whole(text, 1, kMostCount);
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(error.what() + std::string(", or search"));
   }
@@ -96,8 +95,8 @@ void PlanRequest::add_options(CLI::App& command) {
       [this](const std::string& text) { global_batch = parse_batch(text); })
       ->default_str("search")
       ->group(job);
-  add_whole(command, "--epochs", epochs, 1, kMost, "Whose time is asked for")->group(job);
-  add_whole(command, "--dataset-size", dataset_size, 0, kMost, "Samples of an epoch; 0: as the profile says")
+  add_whole(command, "--epochs", epochs, 1, kMostCount, "Whose time is asked for")->group(job);
+  add_whole(command, "--dataset-size", dataset_size, 0, kMostCount, "Samples of an epoch; 0: as the profile says")
       ->group(job);
   const std::string model = "What is assumed";
   add_number(command, "--overlap", overlap, "Of the exchange that backward could hide, so much is, 0 to 1")

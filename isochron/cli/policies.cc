@@ -9,7 +9,7 @@
 namespace isochron::cli {
 namespace {
 
-nlohmann::ordered_json to_json(const PolicyHelp& policy) {
+nlohmann::ordered_json policy_json(const PolicyHelp& policy) {
   nlohmann::ordered_json options = nlohmann::ordered_json::array();
   for (const OptionTable::Row& row : policy.options) {
     options.push_back(
@@ -18,7 +18,7 @@ nlohmann::ordered_json to_json(const PolicyHelp& policy) {
   return {{"policy", policy.name}, {"summary", policy.summary}, {"options", std::move(options)}};
 }
 
-void print(const PolicyHelp& policy) {
+void print_policy(const PolicyHelp& policy) {
   constexpr std::size_t kWidth = 96;
   std::cout << policy.name << "\n  " << wrapped(policy.summary, kWidth, 2) << '\n';
   for (const OptionTable::Row& row : policy.options) {
@@ -29,13 +29,13 @@ void print(const PolicyHelp& policy) {
   std::cout << '\n';
 }
 
-void run(JsonOutput& output) {
+void run_policies(JsonOutput& output) {
   output.open();
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
   for (const PolicyHelp& policy : policy_help()) {
-    results.push_back(to_json(policy));
+    results.push_back(policy_json(policy));
     if (!output.takes_standard_output()) {
-      print(policy);
+      print_policy(policy);
     }
   }
   if (!output.takes_standard_output()) {
@@ -52,7 +52,7 @@ void add_policies(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("policies", "List the policies and their options");
   const auto output = std::make_shared<JsonOutput>();
   output->add_option(*command);
-  command->final_callback([output] { run(*output); });
+  command->final_callback([output] { run_policies(*output); });
 }
 
 }  // namespace isochron::cli

@@ -21,7 +21,7 @@ std::string unexpected(const CLI::App& app) {
 }
 
 /// Runs the command. Bad usage is std::invalid_argument, whatever CLI11 calls it.
-void run(CLI::App& app, int count, char** words) {
+void parse_and_run(CLI::App& app, int count, char** words) {
   try {
     app.parse(count, words);
   } catch (const CLI::Success& request) {
@@ -65,7 +65,7 @@ int run_program(const Program& program, int count, char** words) {
     app.set_version_flag("--version", "isochron " ISOCHRON_VERSION);
     app.footer("Exit status: 0 done, 1 failed, 2 bad usage or bad input.");
     program.add_commands(app);
-    run(app, count, words);
+    parse_and_run(app, count, words);
   } catch (const CLI::RuntimeError& status) {
     return status.get_exit_code();
   } catch (const std::invalid_argument& error) {

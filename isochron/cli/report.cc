@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Request {
+struct ReportRequest {
   std::vector<std::string> runs;
   std::string html;         // empty: report.html, unless something else is asked for
   std::string perfetto;     // empty: none
@@ -61,7 +61,7 @@ class TraceWriter {
   std::optional<ChromeTrace> trace_;
 };
 
-std::vector<std::unique_ptr<view::RunFile>> read_runs(const Request& request, TraceWriter* trace) {
+std::vector<std::unique_ptr<view::RunFile>> read_runs(const ReportRequest& request, TraceWriter* trace) {
   std::vector<std::unique_ptr<view::RunFile>> files;
   for (const std::string& path : request.runs) {
     files.push_back(std::make_unique<view::RunFile>(path, cells_per_run(request.runs.size())));
@@ -77,7 +77,7 @@ std::vector<std::unique_ptr<view::RunFile>> read_runs(const Request& request, Tr
   return files;
 }
 
-std::vector<view::NamedRun> named(const Request& request, const std::vector<std::unique_ptr<view::RunFile>>& files) {
+std::vector<view::NamedRun> named(const ReportRequest& request, const std::vector<std::unique_ptr<view::RunFile>>& files) {
   std::vector<std::string> policies;
   for (const auto& file : files) {
     policies.push_back(file->view()->header().policy);
@@ -120,7 +120,7 @@ void check_not_log(const std::string& option, const std::string& file, const std
   }
 }
 
-void run(Request& request) {
+void run_report(ReportRequest& request) {
   if (!request.perfetto.empty() && request.runs.size() > 1) {
     throw std::invalid_argument(
         "--perfetto is given with " + std::to_string(request.runs.size()) + " RUNs; permitted: with one");
@@ -177,7 +177,7 @@ void run(Request& request) {
 
 void add_report(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("report", "Draw run logs as a web page in one file");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<ReportRequest>();
   command->add_option("RUN", request->runs, "Run logs, which --log and --logs write; several are overlaid")->required();
   command->add_option("-o,--output", request->html, "The page [report.html, unless another output is asked for]")
       ->type_name("FILE")
@@ -193,7 +193,7 @@ void add_report(CLI::App& program) {
       "Example:\n"
       "  isochron simulate --cluster dynamic --policy uniform,isochron --log run.jsonl\n"
       "  isochron report run.uniform.jsonl run.isochron.jsonl -o report.html");
-  command->final_callback([request] { run(*request); });
+  command->final_callback([request] { run_report(*request); });
 }
 
 }  // namespace isochron::cli

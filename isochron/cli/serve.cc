@@ -18,7 +18,7 @@
 namespace isochron::cli {
 namespace {
 
-struct Request {
+struct ServeRequest {
   std::string run;
   serve::ServeOptions options;
 };
@@ -54,7 +54,7 @@ void check(const serve::ServeOptions& options) {
   }
 }
 
-void run(const Request& request) {
+void run_serve(const ServeRequest& request) {
   check(request.options);
   const std::string path = run_log_of(request.run);
   io::RunLogFollower log(path);
@@ -74,7 +74,7 @@ void run(const Request& request) {
 
 void add_serve(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("serve", "Serve the live page of a run log, and Prometheus metrics");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<ServeRequest>();
   command->add_option("RUN", request->run, "Run log, which may still be growing, or the process of a launcher")
       ->required();
   add_whole(*command, "--port", request->options.port, 0, 65535, "0: any that is free");
@@ -85,7 +85,7 @@ void add_serve(CLI::App& program) {
   command->footer(
       "The page is at /, metrics at /metrics, a check at /healthz. Only GET is answered, and no file is written.\n"
       "There is no encryption: beyond this machine, use a tunnel (ssh -L) or a proxy.");
-  command->final_callback([request] { run(*request); });
+  command->final_callback([request] { run_serve(*request); });
 }
 
 }  // namespace isochron::cli

@@ -58,7 +58,7 @@ nlohmann::ordered_json details_of(
       {"sync", request.sync}};
 }
 
-void print(
+void print_results(
     const SimulateRequest& request,
     const sim::ClusterSpec& cluster,
     const sim::Options& options,
@@ -78,7 +78,7 @@ sim::Result simulate(
   return sim::simulate(cluster, options, policy, record, record);
 }
 
-void run(SimulateRequest& request) {
+void run_simulate(SimulateRequest& request) {
   const std::vector<std::string> policies = request.checked_policies();
   const sim::Options options = request.checked_options();
   const sim::ClusterSpec cluster = request.checked_cluster();
@@ -99,7 +99,7 @@ void run(SimulateRequest& request) {
     recorder->commit();
   }
   if (!request.output.takes_standard_output()) {
-    print(request, cluster, options, results);
+    print_results(request, cluster, options, results);
   }
   request.output.write("simulate", details_of(request, cluster, options), documents);
 }
@@ -116,7 +116,7 @@ void add_simulate(CLI::App& program) {
       "  isochron simulate --cluster mine.toml --policy omnilearn:dead-band=0.1,ewma=0.2,isochron --json results.json\n"
       "  isochron simulate --cluster dynamic --noise 0.05 --policy isochron --trace run.json   # open in "
       "ui.perfetto.dev");
-  command->final_callback([request] { run(*request); });
+  command->final_callback([request] { run_simulate(*request); });
 }
 
 }  // namespace isochron::cli

@@ -13,7 +13,6 @@
 namespace isochron::cli {
 namespace {
 
-constexpr std::int64_t kMost = 1'000'000'000;
 
 void add_run_group(CLI::App& command, SimulateRequest& request) {
   const std::string group = "Run";
@@ -28,9 +27,9 @@ void add_run_group(CLI::App& command, SimulateRequest& request) {
   add_choice(command, "--device", request.device, {"cpu", "gpu"}, "lb-bsp: its algorithm for this kind of cluster")
       ->group(group);
   sim::Options& options = request.options;
-  add_whole(command, "--global-batch", options.global_batch, 1, kMost, "Samples per step, all workers together")
+  add_whole(command, "--global-batch", options.global_batch, 1, kMostCount, "Samples per step, all workers together")
       ->group(group);
-  add_whole(command, "--steps", options.steps, 1, kMost, "Length of the run")->group(group);
+  add_whole(command, "--steps", options.steps, 1, kMostCount, "Length of the run")->group(group);
   add_whole(
       command,
       "--seed",
@@ -56,13 +55,13 @@ void add_training_group(CLI::App& command, SimulateRequest& request) {
   const std::string group = "Training";
   sim::Options& options = request.options;
   add_choice(command, "--sync", request.sync, {"bsp", "asp", "ssp"}, "How workers wait for one another")->group(group);
-  add_whole(command, "--staleness", options.staleness, 0, kMost, "SSP: steps ahead of the slowest worker")
+  add_whole(command, "--staleness", options.staleness, 0, kMostCount, "SSP: steps ahead of the slowest worker")
       ->group(group);
   const auto set_size = [&options](const std::string& text) { options.network.gradient_bytes = io::parse_size(text); };
   add_value(command, "--gradient-bytes", "SIZE", "Exchanged per step, such as 45mbyte; 0: free", set_size)
       ->default_str("0")
       ->group(group);
-  add_whole(command, "--buckets", options.network.buckets, 1, kMost, "Pieces the gradient is exchanged in")
+  add_whole(command, "--buckets", options.network.buckets, 1, kMostCount, "Pieces the gradient is exchanged in")
       ->group(group);
   command.add_flag("--no-overlap", request.no_overlap, "Exchange only after the last gradient")->group(group);
   add_choice(
@@ -72,7 +71,7 @@ void add_training_group(CLI::App& command, SimulateRequest& request) {
       {"none", "linear", "sqrt", "legw", "adascale"},
       "How the learning rate follows the global batch")
       ->group(group);
-  add_whole(command, "--reference-batch", options.rate.reference_batch, 0, kMost, "Batch the rate was tuned for; 0: B")
+  add_whole(command, "--reference-batch", options.rate.reference_batch, 0, kMostCount, "Batch the rate was tuned for; 0: B")
       ->group(group);
   add_number(command, "--warmup-steps", options.rate.warmup_steps, "At the reference batch")->group(group);
 }

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kInterruptedBase = 128;  // a shell's status for a program that a signal ended
 
-struct Request {
+struct TopRequest {
   std::string run;
   JsonOutput output;
 };
@@ -72,7 +72,7 @@ void print_once(const view::RunFile& file) {
   }
 }
 
-void run(Request& request) {
+void run_top(TopRequest& request) {
   request.output.open();
   view::RunFile file(run_log_of(request.run));
   file.poll();
@@ -98,12 +98,12 @@ void run(Request& request) {
 
 void add_top(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("top", "Watch a run log in the terminal while it grows");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<TopRequest>();
   command->add_option("RUN", request->run, "Run log, which may still be growing, or the process of a launcher")
       ->required();
   request->output.add_option(*command);
   command->footer("Keys: up and down scroll the workers, q ends. Piped, or with --json, it prints once and ends.");
-  command->final_callback([request] { run(*request); });
+  command->final_callback([request] { run_top(*request); });
 }
 
 }  // namespace isochron::cli

@@ -16,7 +16,7 @@ constexpr std::int64_t kDarkest = kMaxNoise;
 constexpr std::int64_t kLevels = 256 - 2 * kMaxNoise;
 // Purposes of the random streams of one seed.
 constexpr std::uint64_t kPattern = 1;
-constexpr std::uint64_t kSample = 2;
+constexpr std::uint64_t kImage = 2;
 
 /// Eight small random numbers from each word of a generator.
 class RandomBytes {
@@ -57,7 +57,7 @@ class SyntheticImages final : public Dataset {
 
   std::int64_t read(std::int64_t index, std::span<std::byte> out) const override {
     check_read(index, out);
-    Random random({options_.seed, kSample, options_.stream, static_cast<std::uint64_t>(index)});
+    Random random({options_.seed, kImage, options_.stream, static_cast<std::uint64_t>(index)});
     const auto label = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(options_.classes)));
     RandomBytes noise(random);
     auto pixel = out.begin();

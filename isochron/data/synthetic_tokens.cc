@@ -12,7 +12,7 @@ namespace {
 
 // Purposes of the random streams of one seed.
 constexpr std::uint64_t kChain = 1;
-constexpr std::uint64_t kSample = 2;
+constexpr std::uint64_t kTokens = 2;
 
 class SyntheticTokens final : public Dataset {
  public:
@@ -25,7 +25,7 @@ class SyntheticTokens final : public Dataset {
 
   std::int64_t read(std::int64_t index, std::span<std::byte> out) const override {
     check_read(index, out);
-    Random random({options_.seed, kSample, options_.stream, static_cast<std::uint64_t>(index)});
+    Random random({options_.seed, kTokens, options_.stream, static_cast<std::uint64_t>(index)});
     std::uint64_t token = random.below(vocabulary());
     for (std::size_t i = 0; i < out.size(); i += sizeof(std::uint16_t)) {
       const auto stored = static_cast<std::uint16_t>(token);

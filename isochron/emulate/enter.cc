@@ -24,7 +24,6 @@ namespace isochron::emulate {
 namespace {
 
 constexpr int kCannotEnter = 1;
-constexpr int kCannotStart = 127;
 
 std::size_t rank_of_environment() {
   for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {

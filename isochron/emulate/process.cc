@@ -18,7 +18,6 @@
 namespace isochron::emulate {
 namespace {
 
-constexpr int kCannotStart = 127;
 
 void unblock_signals() {
   sigset_t none;

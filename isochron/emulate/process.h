@@ -8,6 +8,9 @@
 
 namespace isochron::emulate {
 
+/// The exit status of a process that could not become the program it was to run, as shells have it.
+inline constexpr int kCannotStart = 127;
+
 /// Starts `words` (the first is a path, or a name on the PATH) with nothing to read and no signal blocked, in a
 /// process group of its own: what a terminal sends reaches the caller alone. It gets a SIGTERM if the calling thread
 /// ends first. Throws isochron::Error if it cannot be started.

@@ -58,7 +58,7 @@ std::string type_name(const std::string& name, const at::Tensor& tensor) {
   return std::string(type->first);
 }
 
-std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+std::span<std::byte> tensor_bytes(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
@@ -79,7 +79,7 @@ at::Tensor read_tensor(io::CheckpointReader& reader, const io::StoredPart& part,
         part.layout.type);
   }
   at::Tensor tensor = at::empty(part.layout.sizes, type->second);
-  reader.read(part, bytes_of(tensor));
+  reader.read(part, tensor_bytes(tensor));
   return tensor;
 }
 
@@ -131,7 +131,7 @@ void write_checkpoint(const fs::path& path, const Checkpoint& checkpoint) {
             {.type = type,
              .element_bytes = static_cast<std::uint8_t>(host.element_size()),
              .sizes = host.sizes().vec()},
-        .bytes = bytes_of(host)};
+        .bytes = tensor_bytes(host)};
   }
   io::write_checkpoint_file(path, parts);
 }

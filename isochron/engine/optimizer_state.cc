@@ -16,7 +16,7 @@
 namespace isochron {
 namespace {
 
-using Tensors = std::map<std::string, at::Tensor>;
+using NamedTensors = std::map<std::string, at::Tensor>;
 using torch::optim::Optimizer;
 
 // The fields of one parameter's state, named once for saving and restoring.
@@ -34,7 +34,7 @@ void visit_fields(AdamState& state, Visit& visit) {
 }
 
 struct Save {
-  Tensors& target;
+  NamedTensors& target;
   std::string prefix;
 
   void operator()(const std::string& name, const at::Tensor& field) const {
@@ -48,7 +48,7 @@ struct Save {
 };
 
 struct Restore {
-  const Tensors& source;
+  const NamedTensors& source;
   std::string prefix;
   at::Tensor parameter;
   std::size_t& found;  // fields, over all parameters
@@ -106,8 +106,8 @@ std::string prefix_of(const std::string& name, std::size_t parameter) {
 
 }  // namespace
 
-Tensors optimizer_state(const Optimizer& optimizer) {
-  Tensors tensors;
+NamedTensors optimizer_state(const Optimizer& optimizer) {
+  NamedTensors tensors;
   const auto parameters = parameters_of(optimizer);
   with_class_of(optimizer, [&]<class State>(const std::string& name) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -121,7 +121,7 @@ Tensors optimizer_state(const Optimizer& optimizer) {
   return tensors;
 }
 
-void restore_optimizer_state(Optimizer& optimizer, const Tensors& state) {
+void restore_optimizer_state(Optimizer& optimizer, const NamedTensors& state) {
   const auto parameters = parameters_of(optimizer);
   std::remove_reference_t<decltype(optimizer.state())> restored;
   std::size_t found = 0;

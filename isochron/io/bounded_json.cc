@@ -29,6 +29,10 @@ json parse_bounded_json(std::string_view text, int max_depth, const std::string&
   }
 }
 
+void refuse(const std::string& message) {
+  throw std::invalid_argument(message);
+}
+
 void refuse_type(const char* key, const std::string& permitted) {
   throw std::invalid_argument(std::string(key) + " is of another type; permitted: " + permitted);
 }

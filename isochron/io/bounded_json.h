@@ -24,6 +24,8 @@ void read(const nlohmann::json& value, const char* key, double& number);
 void read(const nlohmann::json& value, const char* key, std::int64_t& number);
 void read(const nlohmann::json& value, const char* key, std::uint64_t& number);
 
+/// The document as a whole is not what it should be.
+[[noreturn]] void refuse(const std::string& message);
 /// `value` is of another type than `permitted`.
 [[noreturn]] void refuse_type(const char* key, const std::string& permitted);
 

@@ -22,14 +22,14 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "join-";
 constexpr std::string_view kExtension = ".json";
 constexpr std::uintmax_t kMostBytes = 1 << 20;
-constexpr int kMaxDepth = 1;  // the root is 0, its words 1
+constexpr int kMaxRequestDepth = 1;  // the root is 0, its words 1
 
 bool is_request(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.starts_with(kPrefix) && name.ends_with(kExtension);
 }
 
-JoinRequestFile parse(const fs::path& path) {
+JoinRequestFile parse_request(const fs::path& path) {
   std::error_code error;
   if (const auto bytes = fs::file_size(path, error); error || bytes > kMostBytes) {
     throw Error("a request to join, " + path.string() + ", cannot be read or is above 1 MiB");
@@ -38,11 +38,11 @@ JoinRequestFile parse(const fs::path& path) {
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   JoinRequestFile request;
   try {
-    const auto json = parse_bounded_json(text, kMaxDepth, "it is not JSON");
-    for (const auto& word : array_member(json, "words")) {
+    const auto document = parse_bounded_json(text, kMaxRequestDepth, "it is not JSON");
+    for (const auto& word : array_member(document, "words")) {
       read(word, "words", request.words.emplace_back());
     }
-    read_required(json, "host", request.host);
+    read_required(document, "host", request.host);
   } catch (const std::invalid_argument& problem) {
     throw Error("a request to join, " + path.string() + ", is damaged: " + problem.what());
   }
@@ -77,7 +77,7 @@ std::optional<JoinRequestFile> take_join_request(const fs::path& folder) {
     return std::nullopt;
   }
   try {
-    JoinRequestFile request = parse(*oldest);
+    JoinRequestFile request = parse_request(*oldest);
     fs::remove(*oldest, none);
     return request;
   } catch (const Error&) {

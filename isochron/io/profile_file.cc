@@ -13,18 +13,14 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::size_t kMaxBytes = std::size_t{1} << 20U;
-constexpr int kMaxDepth = 3;  // the root is 0, its points 1, one of them 2, its seconds 3
-
-[[noreturn]] void refuse(const std::string& message) {
-  throw std::invalid_argument(message);
-}
+constexpr std::size_t kMaxProfileBytes = std::size_t{1} << 20U;
+constexpr int kMaxProfileDepth = 3;  // the root is 0, its points 1, one of them 2, its seconds 3
 
 json parse_json(std::string_view text) {
-  if (text.size() > kMaxBytes) {
-    refuse("the file has more than " + std::to_string(kMaxBytes) + " bytes; permitted: at most that many");
+  if (text.size() > kMaxProfileBytes) {
+    refuse("the file has more than " + std::to_string(kMaxProfileBytes) + " bytes; permitted: at most that many");
   }
-  return parse_bounded_json(text, kMaxDepth, "the file is not JSON; permitted: what 'isochron profile' wrote");
+  return parse_bounded_json(text, kMaxProfileDepth, "the file is not JSON; permitted: what 'isochron profile' wrote");
 }
 
 /// A name that is fit to be printed.

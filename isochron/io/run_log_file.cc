@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kFirstWindow = std::int64_t{1} << 16U;
 constexpr std::int64_t kMostWindow = std::int64_t{1} << 26U;  // eight of the longest lines
 
-[[noreturn]] void fail(const fs::path& path, const std::string& why) {
+[[noreturn]] void fail_to_log(const fs::path& path, const std::string& why) {
   throw Error("cannot write run log " + path.string() + ": " + why);
 }
 
@@ -95,7 +95,7 @@ End find_end(const fs::path& path, std::int64_t size) {
 
 void refuse_difference(const fs::path& path, const char* what, const std::string& there, const std::string& here) {
   if (there != here) {
-    fail(path, std::string("it is there already, of a run whose ") + what + " is " + there + ", not " + here);
+    fail_to_log(path, std::string("it is there already, of a run whose ") + what + " is " + there + ", not " + here);
   }
 }
 
@@ -140,7 +140,7 @@ RunLogFile::~RunLogFile() {
 void RunLogFile::open(int flags) {
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0666);
   if (descriptor_ < 0) {
-    fail(path_, std::strerror(errno));
+    fail_to_log(path_, std::strerror(errno));
   }
 }
 
@@ -154,18 +154,18 @@ void RunLogFile::go_on(const RunHeader& header) {
   errno = 0;
   std::ifstream stream(path_, std::ios::binary);
   if (!stream) {
-    fail(path_, std::strerror(errno));
+    fail_to_log(path_, std::strerror(errno));
   }
   RunLogReader reader(stream, path_.string());
   std::optional<RunLogLine> first;
   try {
     first = reader.next();
   } catch (const std::invalid_argument& error) {
-    fail(path_, std::string("it is there already and is no run log (") + error.what() + ")");
+    fail_to_log(path_, std::string("it is there already and is no run log (") + error.what() + ")");
   }
   if (!first) {
     if (!holds_half_a_header(path_)) {
-      fail(path_, "it is there already and is no run log");
+      fail_to_log(path_, "it is there already and is no run log");
     }
     begin(header);
     return;
@@ -179,7 +179,7 @@ void RunLogFile::go_on(const RunHeader& header) {
   }
   const End end = find_end(path_, size_of(path_));
   if (!end.bytes || !end.next_step || (reader.chained() && !end.link)) {
-    fail(path_, "it is there already, and its end is no run log");
+    fail_to_log(path_, "it is there already, and its end is no run log");
   }
   continued_ = true;
   next_step_ = *end.next_step;
@@ -187,7 +187,7 @@ void RunLogFile::go_on(const RunHeader& header) {
   bytes_ = *end.bytes;
   open(0);
   if (::ftruncate(descriptor_, bytes_) != 0) {
-    fail(path_, std::strerror(errno));
+    fail_to_log(path_, std::strerror(errno));
   }
 }
 
@@ -201,7 +201,7 @@ void RunLogFile::write_line(const std::string& line) {
       const int why = errno;
       // A pipe or a device keeps what it has got; nothing can be done about it.
       [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, bytes_);
-      fail(path_, std::strerror(why));
+      fail_to_log(path_, std::strerror(why));
     }
     done += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
   }

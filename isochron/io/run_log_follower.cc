@@ -17,7 +17,6 @@ namespace isochron::io {
 namespace {
 
 constexpr std::size_t kBlock = std::size_t{1} << 20U;
-constexpr std::size_t kMaxLineBytes = std::size_t{8} << 20U;  // as RunLogReader has it
 
 }  // namespace
 

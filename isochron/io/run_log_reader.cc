@@ -10,14 +10,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMaxLineBytes = std::size_t{8} << 20U;
-constexpr int kMaxDepth = 2;  // the root is 0, a list of workers 1, a member of it 2
+constexpr int kMaxLineDepth = 2;  // the root is 0, a list of workers 1, a member of it 2
 
 /// What is wrong with a line; next() adds the place.
-[[noreturn]] void refuse(const std::string& message) {
-  throw std::invalid_argument(message);
-}
-
 Reason read_reason(const json& line) {
   std::string name;
   read_required(line, "reason", name);
@@ -143,7 +138,7 @@ RunLogLine parse_run_log_line(const std::string& line) {
   if (StepRecord record; read_step_line(line, record)) {
     return record;
   }
-  return read_record(parse_bounded_json(line, kMaxDepth, "the line is not JSON"));
+  return read_record(parse_bounded_json(line, kMaxLineDepth, "the line is not JSON"));
 }
 
 bool RunLogReader::read_line() {

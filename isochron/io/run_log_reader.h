@@ -7,6 +7,7 @@
 // all the same, so that a damaged log can still be drawn; who wants a proof asks broken_line().
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <istream>
 #include <optional>
@@ -17,6 +18,9 @@
 #include "isochron/core/trace/run_log.h"
 
 namespace isochron::io {
+
+/// A longer line is refused.
+inline constexpr std::size_t kMaxLineBytes = std::size_t{8} << 20U;
 
 using RunLogLine = std::variant<RunHeader, StepRecord, EventRecord, EvaluationRecord>;
 

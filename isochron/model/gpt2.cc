@@ -71,9 +71,9 @@ class AttentionImpl final : public torch::nn::Module {
 };
 TORCH_MODULE(Attention);
 
-class FeedForwardImpl final : public torch::nn::Module {
+class PerceptronImpl final : public torch::nn::Module {
  public:
-  explicit FeedForwardImpl(const Gpt2Options& options)
+  explicit PerceptronImpl(const Gpt2Options& options)
       : input_(register_module("c_fc", make_linear(options.width, 4 * options.width, kDeviation))),
         output_(register_module("c_proj", make_linear(4 * options.width, options.width, residual_deviation(options)))) {
   }
@@ -86,15 +86,15 @@ class FeedForwardImpl final : public torch::nn::Module {
   torch::nn::Linear input_;
   torch::nn::Linear output_;
 };
-TORCH_MODULE(FeedForward);
+TORCH_MODULE(Perceptron);
 
-class BlockImpl final : public torch::nn::Module {
+class TransformerBlockImpl final : public torch::nn::Module {
  public:
-  explicit BlockImpl(const Gpt2Options& options)
+  explicit TransformerBlockImpl(const Gpt2Options& options)
       : attention_norm_(register_module("ln_1", make_norm(options.width))),
         attention_(register_module("attn", Attention(options))),
         feed_forward_norm_(register_module("ln_2", make_norm(options.width))),
-        feed_forward_(register_module("mlp", FeedForward(options))),
+        feed_forward_(register_module("mlp", Perceptron(options))),
         dropout_(register_module("dropout", torch::nn::Dropout(options.dropout))) {}
 
   torch::Tensor forward(const torch::Tensor& input) {
@@ -106,10 +106,10 @@ class BlockImpl final : public torch::nn::Module {
   torch::nn::LayerNorm attention_norm_;
   Attention attention_;
   torch::nn::LayerNorm feed_forward_norm_;
-  FeedForward feed_forward_;
+  Perceptron feed_forward_;
   torch::nn::Dropout dropout_;
 };
-TORCH_MODULE(Block);
+TORCH_MODULE(TransformerBlock);
 
 class Gpt2 final : public Model {
  public:
@@ -120,7 +120,7 @@ class Gpt2 final : public Model {
         blocks_(register_module("h", torch::nn::Sequential())),
         norm_(register_module("ln_f", make_norm(options.width))) {
     for (std::int64_t layer = 0; layer < options.layers; ++layer) {
-      blocks_->push_back(Block(options));
+      blocks_->push_back(TransformerBlock(options));
     }
   }
 

@@ -27,9 +27,9 @@ struct Layer {
 };
 
 // Convolutions in a row and a way past them.
-class BlockImpl final : public torch::nn::Module {
+class ResidualBlockImpl final : public torch::nn::Module {
  public:
-  BlockImpl(std::int64_t channels, const std::vector<Layer>& layers) {
+  ResidualBlockImpl(std::int64_t channels, const std::vector<Layer>& layers) {
     std::int64_t from = channels;
     std::int64_t stride = 1;
     for (const Layer& layer : layers) {
@@ -60,7 +60,7 @@ class BlockImpl final : public torch::nn::Module {
   std::vector<torch::nn::BatchNorm2d> norms_;
   torch::nn::Sequential downsample_ = nullptr;
 };
-TORCH_MODULE(Block);
+TORCH_MODULE(ResidualBlock);
 
 enum class Kind { kBasic, kBottleneck };
 
@@ -100,7 +100,7 @@ class ResNet final : public Model {
       const std::vector<Layer> layers = kind == Kind::kBasic
                                             ? std::vector<Layer>{{width, 3, stride}, {width, 3, 1}}
                                             : std::vector<Layer>{{width, 1, 1}, {width, 3, stride}, {4 * width, 1, 1}};
-      stage->push_back(Block(channels, layers));
+      stage->push_back(ResidualBlock(channels, layers));
       channels = layers.back().channels;
     }
     stages_.emplace_back(register_module("layer" + std::to_string(stages_.size() + 1), stage));

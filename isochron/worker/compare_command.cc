@@ -21,9 +21,9 @@
 namespace isochron::worker {
 namespace {
 
-constexpr std::int64_t kMost = 1'000'000;
+constexpr std::int64_t kMostTurns = 1'000'000;
 
-struct Request {
+struct CompareRequest {
   TrainingWords training;
   std::string config;
   std::string cluster = "hl8";
@@ -39,7 +39,7 @@ struct Request {
   cli::JsonOutput output;
 };
 
-void add_options(CLI::App& command, Request& request) {
+void add_comparison_options(CLI::App& command, CompareRequest& request) {
   request.training.options.job.policy = "uniform,isochron";
   request.training.options.steps = 60;
   request.training.add_options(command);
@@ -51,11 +51,11 @@ void add_options(CLI::App& command, Request& request) {
       ->type_name("NAME|FILE.toml")
       ->capture_default_str()
       ->group(group);
-  cli::add_whole(command, "--rounds", request.rounds, 1, kMost, "Every policy is trained anew in each")->group(group);
-  cli::add_whole(command, "--turn", request.turn, 1, kMost, "Steps before it is the next policy's turn")->group(group);
+  cli::add_whole(command, "--rounds", request.rounds, 1, kMostTurns, "Every policy is trained anew in each")->group(group);
+  cli::add_whole(command, "--turn", request.turn, 1, kMostTurns, "Steps before it is the next policy's turn")->group(group);
   cli::add_number(command, "--solo-seconds", request.solo_seconds, "To measure every worker by itself; 0: not")
       ->group(group);
-  cli::add_whole(command, "--evaluate-every", request.evaluate_every, 0, kMost, "Steps; 0: at the end")->group(group);
+  cli::add_whole(command, "--evaluate-every", request.evaluate_every, 0, kMostTurns, "Steps; 0: at the end")->group(group);
   cli::add_number(command, "--target-accuracy", request.target_accuracy, "Ask for the time to it, 0 to 1; 0: none")
       ->group(group);
   cli::add_choice(command, "--throttle", request.throttle, {"auto", "cgroup", "duty-cycle"}, "How speeds are limited")
@@ -67,7 +67,7 @@ void add_options(CLI::App& command, Request& request) {
   cli::add_config_option(command, request.config);
 }
 
-sim::ClusterSpec cluster_of(const Request& request, std::int64_t steps) {
+sim::ClusterSpec cluster_of(const CompareRequest& request, std::int64_t steps) {
   const sim::ClusterSpec cluster = cli::load_cluster(request.cluster, steps);
   for (const sim::Change& change : cluster.changes) {
     if (change.event != sim::Event::kNone || change.at_seconds) {
@@ -80,7 +80,7 @@ sim::ClusterSpec cluster_of(const Request& request, std::int64_t steps) {
   return cli::is_cluster_file(request.cluster) ? cluster : emulate::fit_to_machine(cluster, emulate::machine_cores());
 }
 
-ComparisonOptions checked(const Request& request, const CLI::App& command) {
+ComparisonOptions checked_comparison(const CompareRequest& request, const CLI::App& command) {
   ComparisonOptions options;
   TrainingWords training = request.training;
   const std::string policies = std::exchange(training.options.job.policy, "uniform");
@@ -141,7 +141,7 @@ std::vector<std::string> own_words() {
 }
 
 /// The command starts itself as the workers of an emulated cluster.
-int start_workers(const Request& request, const ComparisonOptions& options) {
+int start_workers(const CompareRequest& request, const ComparisonOptions& options) {
   const std::vector<std::string> words = own_words();
   emulate::LaunchOptions launch;
   const sim::ClusterSpec cluster = with_servers(options.cluster, options.training.job.async.servers);
@@ -195,7 +195,7 @@ void print(const ComparisonOptions& options, const ComparisonResults& results) {
   std::cout << '\n' << comparison_sentence(results.lanes, options.cluster.name) << '\n';
 }
 
-void work(Request& request, ComparisonOptions options) {
+void work(CompareRequest& request, ComparisonOptions options) {
   if (!request.quiet) {
     options.say = [](const std::string& words) { std::cerr << "isochron compare: " << words << '\n' << std::flush; };
   }
@@ -222,8 +222,8 @@ void work(Request& request, ComparisonOptions options) {
 void add_compare(CLI::App& program) {
   CLI::App* const command =
       program.add_subcommand("compare", "Train with several policies in turn on an emulated cluster");
-  const auto request = std::make_shared<Request>();
-  add_options(*command, *request);
+  const auto request = std::make_shared<CompareRequest>();
+  add_comparison_options(*command, *request);
   command->footer(
       "Examples:\n"
       "  isochron compare --cluster hl8 --policy uniform,omnilearn,lb-bsp,isochron,oracle --steps 60\n"
@@ -232,7 +232,7 @@ void add_compare(CLI::App& program) {
       "  isochron compare --cluster hl8 --sync asp --servers 1 --steps 200 --turn 200   # how stale updates are");
   command->final_callback([request, command] {
     cli::apply_config(*command, request->config);
-    const ComparisonOptions options = checked(*request, *command);
+    const ComparisonOptions options = checked_comparison(*request, *command);
     if (request->inside) {
       work(*request, options);
       return;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kMostBatch = 1 << 20;
 
-struct Request {
+struct ProfileRequest {
   ProfilerOptions options;
   std::string data = "data";
   bool no_augment = false;
@@ -28,7 +28,7 @@ struct Request {
   bool quiet = false;
 };
 
-void add_options(CLI::App& command, Request& request) {
+void add_profile_options(CLI::App& command, ProfileRequest& request) {
   train::Options& training = request.options.training;
   const auto add_text = [&command](const char* name, std::string& value, const char* type, const char* help) {
     return command.add_option(name, value, help)->type_name(type)->capture_default_str();
@@ -58,7 +58,7 @@ void add_options(CLI::App& command, Request& request) {
   command.add_flag("--quiet", request.quiet, "Nothing but errors")->group("Output");
 }
 
-ProfilerOptions checked(const Request& request) {
+ProfilerOptions checked_profile(const ProfileRequest& request) {
   ProfilerOptions options = request.options;
   options.training.data = request.data;
   options.training.augment = !request.no_augment;
@@ -95,8 +95,8 @@ std::string summary(const plan::Profile& profile) {
          " ms,\na sample's preparation " + cli::fixed(1e6 * profile.prepare_seconds, 1) + " us.\n";
 }
 
-void run(const Request& request) {
-  ProfilerOptions options = checked(request);
+void run_profile(const ProfileRequest& request) {
+  ProfilerOptions options = checked_profile(request);
   const auto file = cli::open_output("--output", request.output);
   const ProgressStyle style = request.quiet                  ? ProgressStyle::kOff
                               : ::isatty(STDERR_FILENO) == 1 ? ProgressStyle::kLine
@@ -122,13 +122,13 @@ void run(const Request& request) {
 void add_profile(CLI::App& program) {
   CLI::App* const command =
       program.add_subcommand("profile", "Measure what a model takes on this machine, for 'isochron plan'");
-  const auto request = std::make_shared<Request>();
-  add_options(*command, *request);
+  const auto request = std::make_shared<ProfileRequest>();
+  add_profile_options(*command, *request);
   command->footer(
       "Example:\n"
       "  isochron profile --model resnet18 --dataset cifar10 -o resnet18.json && \\\n"
       "  isochron plan --machines lab.toml --model-profile resnet18.json");
-  command->final_callback([request] { run(*request); });
+  command->final_callback([request] { run_profile(*request); });
 }
 
 }  // namespace isochron::worker

@@ -28,7 +28,7 @@ constexpr int kRounds = 3;
 constexpr std::int64_t kLeastReadings = 2;  // per round
 constexpr std::int64_t kMostReadings = 300;
 
-double seconds_since(Clock::time_point start) {
+double elapsed_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
@@ -69,7 +69,7 @@ double copy_seconds(c10::Device device) {
     if (!device.is_cpu()) {
       arriving.copy_(sum);
     }
-    seconds.push_back(seconds_since(start));
+    seconds.push_back(elapsed_since(start));
   }
   seconds.erase(seconds.begin());  // warms up
   std::ranges::sort(seconds);
@@ -150,7 +150,7 @@ class Profiler {
     std::vector<double> readings;
     const auto start = Clock::now();
     while (std::ssize(readings) < kLeastReadings ||
-           (seconds_since(start) < share_ && std::ssize(readings) < kMostReadings)) {
+           (elapsed_since(start) < share_ && std::ssize(readings) < kMostReadings)) {
       readings.push_back(trainer_.solo_seconds(size.batch));
     }
     size.readings.insert(size.readings.end(), readings.begin(), readings.end());
@@ -163,7 +163,7 @@ class Profiler {
       return;
     }
     const double done = static_cast<double>(measured) / static_cast<double>(kRounds * sizes_.size());
-    const double elapsed = seconds_since(start_);
+    const double elapsed = elapsed_since(start_);
     options_.on_news(
         {.batch = size.batch, .seconds = median, .done = done, .left_seconds = elapsed * (1.0 - done) / done});
   }

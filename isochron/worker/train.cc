@@ -326,7 +326,7 @@ class Run {
   bool reporting_failed_ = false;
 };
 
-void run(TrainRequest& request, CLI::App& command) {
+void run_train(TrainRequest& request, CLI::App& command) {
   cli::apply_config(command, request.config);
   request.check();
   if (const int signal = Run(request, request.training.checked(command)).train()) {
@@ -346,7 +346,7 @@ void add_train(CLI::App& program) {
       "  isochron train --dataset synthetic --epochs 2\n"
       "  isochron launch --cluster hl8 -- train --global-batch 512 --policy isochron\n"
       "  mpirun -n 4 isochron train --config mine.toml --checkpoints saved --resume auto");
-  command->final_callback([request, command] { run(*request, *command); });
+  command->final_callback([request, command] { run_train(*request, *command); });
 }
 
 }  // namespace isochron::worker

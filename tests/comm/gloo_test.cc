@@ -30,7 +30,7 @@ struct Case {
 
 // This rank's part of the file, by the name of the case.
 std::map<std::string, Case> read_cases() {
-  std::ifstream file(std::string(ISOCHRON_TEST_DATA) + "/gloo.pt", std::ios::binary);
+  std::ifstream file(ISOCHRON_TEST_DATA "/gloo.pt", std::ios::binary);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
   std::map<std::string, Case> cases;
   for (const auto& entry : torch::jit::pickle_load(bytes).toGenericDict()) {

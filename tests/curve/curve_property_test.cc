@@ -14,7 +14,7 @@ namespace isochron {
 namespace {
 
 // The same thousands of cases in every run, unless the environment says otherwise.
-[[maybe_unused]] const int kConfigured = setenv("RC_PARAMS", "seed=20 max_success=3000", 0);
+[[maybe_unused]] const int kCurveConfigured = setenv("RC_PARAMS", "seed=20 max_success=3000", 0);
 
 /// Twelve orders of magnitude, so that sums lose digits.
 double magnitude() {

@@ -25,7 +25,7 @@ TEST(ConfigFileTest, GivesValuesAsTheyCouldStandOnACommandLine) {
   EXPECT_EQ(entries[3].value, "100");
 }
 
-std::string refusal(const std::string& text) {
+std::string config_refusal(const std::string& text) {
   try {
     (void)parse_config(text, "a.toml");
   } catch (const std::invalid_argument& error) {
@@ -36,10 +36,10 @@ std::string refusal(const std::string& text) {
 
 TEST(ConfigFileTest, NamesTheLineOfWhatIsNoValue) {
   EXPECT_EQ(
-      refusal("steps = 1\nweights = [1, 2]\n"),
+      config_refusal("steps = 1\nweights = [1, 2]\n"),
       "a.toml:2: weights is no single value; permitted: text in quotes, a number, true or false");
-  EXPECT_THAT(refusal("[train]\nsteps = 1\n"), StartsWith("a.toml:1: train is no single value"));
-  EXPECT_THAT(refusal("steps = 1\nsteps = 2\n"), StartsWith("a.toml:2: "));
+  EXPECT_THAT(config_refusal("[train]\nsteps = 1\n"), StartsWith("a.toml:1: train is no single value"));
+  EXPECT_THAT(config_refusal("steps = 1\nsteps = 2\n"), StartsWith("a.toml:2: "));
   EXPECT_THROW((void)read_config_file("none.toml"), Error);
 }
 

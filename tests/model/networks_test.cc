@@ -13,7 +13,7 @@ namespace {
 constexpr InputShape kMnist{};
 constexpr InputShape kCifar{.channels = 3, .height = 32, .width = 32};
 constexpr InputShape kImageNet{.channels = 3, .height = 224, .width = 224, .classes = 1'000};
-constexpr InputShape kText{.context = 12, .classes = 50};
+constexpr InputShape kSmallText{.context = 12, .classes = 50};
 
 std::int64_t parameter_count(const Model& model) {
   std::int64_t count = 0;
@@ -92,7 +92,7 @@ TEST(NetworksTest, LearnABatchWithAllTheirParameters) {
   expect_to_learn_a_batch("cnn:width=8", kMnist);
   expect_to_learn_a_batch("cnn:width=4,batch-norm=on", kCifar);
   expect_to_learn_a_batch("cnn:width=8", {.channels = 2, .height = 5, .width = 30});
-  expect_to_learn_a_batch("gpt2:layers=2,heads=2,width=32", kText);
+  expect_to_learn_a_batch("gpt2:layers=2,heads=2,width=32", kSmallText);
   expect_to_learn_a_batch("mlp", kMnist);
   expect_to_learn_a_batch("mlp:layers=0", kMnist);
   expect_to_learn_a_batch("resnet18:width=8", kMnist);

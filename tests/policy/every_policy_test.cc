@@ -15,7 +15,6 @@
 namespace isochron {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Makes a random life of a job; the same seed gives the same life.
 class Scenario {
@@ -106,7 +105,8 @@ class Scenario {
 
   /// Makes the last report a lie, a stranger's or a twin, or drops it.
   void spoil(StepTelemetry& telemetry) {
-    static const std::vector<double> odd{0.0, -1.0, kUnknown, kInfinity, -kInfinity, 1e308, 5e-324, 1e-9, 1e9};
+    constexpr double kInfinite = std::numeric_limits<double>::infinity();
+    static const std::vector<double> odd{0.0, -1.0, kUnknown, kInfinite, -kInfinite, 1e308, 5e-324, 1e-9, 1e9};
     WorkerTelemetry& report = telemetry.workers.back();
     const auto any = [&] { return odd[static_cast<std::size_t>(below(static_cast<std::int64_t>(odd.size())))]; };
     switch (below(7)) {

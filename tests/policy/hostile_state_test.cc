@@ -13,7 +13,7 @@
 namespace isochron {
 namespace {
 
-std::vector<std::string> policies() {
+std::vector<std::string> attacked_policies() {
   std::vector<std::string> list{"lb-bsp:device=gpu,window=2", "lb-bsp:predictor=ar", "lb-bsp:predictor=ewma"};
   for (const PolicyHelp& help : policy_help()) {
     list.push_back(help.name);
@@ -22,7 +22,7 @@ std::vector<std::string> policies() {
 }
 
 TEST(HostileStateTest, IsRefusedOrDoesNoHarm) {
-  for (const std::string& policy : policies()) {
+  for (const std::string& policy : attacked_policies()) {
     for (const int steps : {0, 3, 40}) {
       const State learned = learned_state(policy, steps);
       go_on_from(policy, learned);

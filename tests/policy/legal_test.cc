@@ -17,7 +17,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Optional;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double distance(std::span<const std::int64_t> batches, std::span<const double> wished) {
   double sum = 0.0;
@@ -30,10 +29,10 @@ double distance(std::span<const std::int64_t> batches, std::span<const double> w
 // The least distance over all splits of `left` samples among the workers from `place` on.
 double least_distance(const Roster& roster, std::span<const double> wished, std::size_t place, std::int64_t left) {
   if (place == roster.workers.size()) {
-    return left == 0 ? 0.0 : kInfinity;
+    return left == 0 ? 0.0 : std::numeric_limits<double>::infinity();
   }
   const Worker& worker = roster.workers[place];
-  double least = kInfinity;
+  double least = std::numeric_limits<double>::infinity();
   for (std::int64_t batch = worker.min_batch; batch <= std::min(worker.max_batch, left); ++batch) {
     if (batch % worker.granularity == 0) {
       const double here = std::pow(static_cast<double>(batch) - wished[place], 2);
@@ -57,7 +56,7 @@ TEST(LegalTest, RefusesASumBoundsFractionsAndOddNumbers) {
   EXPECT_EQ(as_legal(roster, std::vector{2.0, 5.0, 5.0}), std::nullopt);
   EXPECT_EQ(as_legal(roster, std::vector{3.5, 3.5, 5.0}), std::nullopt);
   EXPECT_EQ(as_legal(roster, std::vector{3.0, 4.0, kUnknown}), std::nullopt);
-  EXPECT_EQ(as_legal(roster, std::vector{3.0, 4.0, kInfinity}), std::nullopt);
+  EXPECT_EQ(as_legal(roster, std::vector{3.0, 4.0, std::numeric_limits<double>::infinity()}), std::nullopt);
   EXPECT_EQ(as_legal(roster, std::vector{3.0, -4.0, 13.0}), std::nullopt);
 }
 
@@ -82,7 +81,7 @@ TEST(LegalTest, SpreadsASurplusEqually) {
 TEST(LegalTest, TurnsNegativeAndInfiniteWishesIntoBounds) {
   Roster roster = roster_of({1, 1, 1}, 30);
   roster.workers[2].max_batch = 20;
-  EXPECT_THAT(nearest_legal(roster, std::vector{-50.0, 10.0, kInfinity}), ElementsAre(1, 9, 20));
+  EXPECT_THAT(nearest_legal(roster, std::vector{-50.0, 10.0, std::numeric_limits<double>::infinity()}), ElementsAre(1, 9, 20));
 }
 
 TEST(LegalTest, IsTheNearestOfAllSplits) {

@@ -51,6 +51,7 @@ int main(int argc, char** argv) {
   if (rank != 0) {
     auto& listeners = testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_result_printer());
+    delete listeners.Release(listeners.default_xml_generator());
     listeners.Append(new FailuresOfRank(rank));
   }
   return RUN_ALL_TESTS();

@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-RunHeader two_workers() {
+RunHeader two_exported_workers() {
   return {
       .program = "simulate",
       .version = "1",
@@ -33,7 +33,7 @@ StepRecord uneven_step() {
 }
 
 TEST(PrometheusTest, DescribesTheLastStepAndTheTotals) {
-  PrometheusMetrics metrics(two_workers());
+  PrometheusMetrics metrics(two_exported_workers());
   metrics.observe(uneven_step());
   metrics.observe(uneven_step());
   const std::string text = metrics.text();
@@ -53,9 +53,9 @@ TEST(PrometheusTest, DescribesTheLastStepAndTheTotals) {
 
 // The dashboard in docs/grafana asks for what there is.
 TEST(PrometheusTest, HasWhatTheDashboardShows) {
-  std::ifstream stream(ISOCHRON_DASHBOARD);
+  std::ifstream stream(ISOCHRON_SOURCE_DIR "/docs/grafana/isochron.json");
   const std::string dashboard{std::istreambuf_iterator<char>(stream), {}};
-  const std::string text = PrometheusMetrics(two_workers()).text();
+  const std::string text = PrometheusMetrics(two_exported_workers()).text();
   const std::regex name("isochron_[a-z_]+");
   int names = 0;
   for (std::sregex_iterator found(dashboard.begin(), dashboard.end(), name), end; found != end; ++found, ++names) {
@@ -65,18 +65,18 @@ TEST(PrometheusTest, HasWhatTheDashboardShows) {
 }
 
 TEST(PrometheusTest, EscapesLabelValues) {
-  EXPECT_THAT(PrometheusMetrics(two_workers()).text(), HasSubstr(R"(cluster="a\\b\"c\nd"} 1)"));
+  EXPECT_THAT(PrometheusMetrics(two_exported_workers()).text(), HasSubstr(R"(cluster="a\\b\"c\nd"} 1)"));
 }
 
 TEST(PrometheusTest, HasWordsForWhatIsNotFinite) {
-  PrometheusMetrics metrics(two_workers());
+  PrometheusMetrics metrics(two_exported_workers());
   EXPECT_THAT(metrics.text(), HasSubstr("\nisochron_balance NaN\n"));
   metrics.observe(StepRecord{.seconds = std::numeric_limits<double>::infinity()});
   EXPECT_THAT(metrics.text(), HasSubstr("\nisochron_step_seconds +Inf\n"));
 }
 
 TEST(PrometheusTest, DropsAWorkerThatWasKilledAndNamesOneThatJoined) {
-  PrometheusMetrics metrics(two_workers());
+  PrometheusMetrics metrics(two_exported_workers());
   metrics.observe(uneven_step());
   metrics.observe(EventRecord{.event = "death", .worker = 1});
   metrics.observe(EventRecord{.event = "join", .worker = 8, .words = "late"});

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-const std::string kSmall =
+const std::string kSmallProfile =
     "profile --dataset synthetic --model mlp:hidden=16 --train-samples 200 --seconds 0.5 --max-batch 32 ";
 
 class ProfileProgramTest : public ShellTest {
@@ -30,7 +30,7 @@ class ProfileProgramTest : public ShellTest {
 };
 
 TEST_F(ProfileProgramTest, MeasuresWhatThePlannerReads) {
-  const Outcome outcome = run(kSmall + "-o p.json");
+  const Outcome outcome = run(kSmallProfile + "-o p.json");
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_THAT(outcome.output, HasSubstr("A step of b samples takes about "));
   EXPECT_THAT(outcome.errors, StartsWith("batch 1: "));                       // plain lines where there is no terminal
@@ -56,7 +56,7 @@ TEST_F(ProfileProgramTest, MeasuresWhatThePlannerReads) {
 }
 
 TEST_F(ProfileProgramTest, SeveralWorkersMeasureAtOnceAndOneWrites) {
-  const Outcome outcome = run(kSmall + "-o p.json --quiet", ISOCHRON_MPIRUN " 2 ");
+  const Outcome outcome = run(kSmallProfile + "-o p.json --quiet", ISOCHRON_MPIRUN " 2 ");
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_THAT(outcome.output + outcome.errors, IsEmpty());
   EXPECT_EQ(io::read_profile_file(folder_ / "p.json").points.size(), 6U);

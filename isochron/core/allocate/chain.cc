@@ -11,11 +11,6 @@
 #include "isochron/core/error.h"
 
 namespace isochron::detail {
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-}  // namespace
 
 std::vector<std::int64_t> granularity_chain(std::span<const Slot> slots) {
   const std::int64_t front = slots.front().granularity;

@@ -7,7 +7,6 @@
 namespace isochron::detail {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Stands in for the infinite rate of a flat line, which would make 0 x infinity.
 constexpr double kSteepest = 1e30;
 constexpr double kNowhere = std::numeric_limits<double>::quiet_NaN();

@@ -8,8 +8,6 @@
 namespace isochron::detail {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 class UniformSplit {
  public:
   UniformSplit(std::span<const Slot> slots, std::int64_t total)

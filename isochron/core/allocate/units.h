@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "isochron/core/allocate/allocate.h"
 
 namespace isochron::detail {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// What a slot may take of a batch of `total`: `first` units that it must take and up to `more` on top.
 struct UnitBounds {

@@ -79,7 +79,7 @@ std::optional<std::vector<double>> move_one(
   return batches;
 }
 
-std::string percent(double share) {
+std::string whole_percent(double share) {
   return std::to_string(std::llround(100.0 * share)) + " %";
 }
 
@@ -128,7 +128,7 @@ Proposal LbbPolicy::follow_spread(
     const Roster& roster, std::span<const Reading> readings, std::span<const std::int64_t> current) {
   const std::vector<double> seconds = times_of(readings, roster);
   const double spread_of_times = spread(seconds);
-  const std::string words = "times spread by " + percent(spread_of_times);
+  const std::string words = "times spread by " + whole_percent(spread_of_times);
   if (spread_of_times >= options_.refit && spread_of_times >= options_.quiet) {
     for (std::size_t k = 0; k < readings.size(); ++k) {
       if (is_usable(readings[k], roster)) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kFirstVariance = 0.05 * 0.05;
 constexpr double kGain = 0.02;
-constexpr double kClip = 4.0;              // standard deviations
+constexpr double kResidualClip = 4.0;              // standard deviations
 constexpr double kLeastCorrelation = 0.3;  // below it the guess would add more noise than it removes
 
 double median(std::span<const double> values) {
@@ -34,7 +34,7 @@ double CommonMode::estimate(std::span<const double> errors) {
     variance_ = kFirstVariance;
     variance_of_mean_ = kFirstVariance / count;
   }
-  const double limit = kClip * std::sqrt(variance_);
+  const double limit = kResidualClip * std::sqrt(variance_);
   double squares = 0.0;
   double sum = 0.0;
   for (const double error : errors) {

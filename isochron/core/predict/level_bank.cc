@@ -13,7 +13,7 @@ constexpr double kLeastNoise = 1e-6;
 constexpr double kPooled = 0.1;
 constexpr double kWarmth = 3.0;          // readings that the first guess of the noise counts for
 constexpr double kLongestMemory = 50.0;  // readings, of the noise
-constexpr double kClip = 3.0;            // standard deviations at which an innovation is cut off
+constexpr double kInnovationClip = 3.0;            // standard deviations at which an innovation is cut off
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void LevelBank::update(const Judged& judged) {
   double best = -std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < kFilters; ++i) {
     const double variance = noise_[i] * (1.0 + spread_[i]);
-    const double limit = kClip * std::sqrt(variance);
+    const double limit = kInnovationClip * std::sqrt(variance);
     const double error = std::clamp(reading - level_[i], -limit, limit);
     const double surprise = error * error / variance;
     likelihood[i] = -0.5 * (std::log(variance) + surprise);

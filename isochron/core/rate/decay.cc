@@ -13,7 +13,7 @@
 namespace isochron {
 namespace {
 
-constexpr std::array<std::pair<Decay, std::string_view>, 3> kNames{{
+constexpr std::array<std::pair<Decay, std::string_view>, 3> kDecayNames{{
     {Decay::kConstant, "constant"},
     {Decay::kStep, "step"},
     {Decay::kCosine, "cosine"},
@@ -47,7 +47,7 @@ double cosine_decay(const DecayOptions& options, std::int64_t step) {
 
 Decay parse_decay(std::string_view name) {
   std::string permitted;
-  for (const auto& [decay, known] : kNames) {
+  for (const auto& [decay, known] : kDecayNames) {
     if (name == known) {
       return decay;
     }
@@ -57,8 +57,8 @@ Decay parse_decay(std::string_view name) {
 }
 
 std::string_view to_string(Decay decay) {
-  const auto* const found = std::ranges::find(kNames, decay, &decltype(kNames)::value_type::first);
-  ISO_CHECK(found != kNames.end(), "a schedule without a name");
+  const auto* const found = std::ranges::find(kDecayNames, decay, &decltype(kDecayNames)::value_type::first);
+  ISO_CHECK(found != kDecayNames.end(), "a schedule without a name");
   return found->second;
 }
 

@@ -11,7 +11,7 @@
 namespace isochron {
 namespace {
 
-constexpr std::array<std::pair<RateRule, std::string_view>, 5> kNames{{
+constexpr std::array<std::pair<RateRule, std::string_view>, 5> kRuleNames{{
     {RateRule::kNone, "none"},
     {RateRule::kLinear, "linear"},
     {RateRule::kSqrt, "sqrt"},
@@ -69,12 +69,12 @@ double adascale_gain(double variance, double mean_square, double ratio) {
 }  // namespace
 
 RateRule parse_rate_rule(std::string_view name) {
-  return named(kNames, name, "learning-rate rule");
+  return named(kRuleNames, name, "learning-rate rule");
 }
 
 std::string_view to_string(RateRule rule) {
-  const auto* const found = std::ranges::find(kNames, rule, &decltype(kNames)::value_type::first);
-  ISO_CHECK(found != kNames.end(), "a learning-rate rule without a name");
+  const auto* const found = std::ranges::find(kRuleNames, rule, &decltype(kRuleNames)::value_type::first);
+  ISO_CHECK(found != kRuleNames.end(), "a learning-rate rule without a name");
   return found->second;
 }
 

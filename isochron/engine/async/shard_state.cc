@@ -15,7 +15,7 @@
 namespace isochron {
 namespace {
 
-using Tensors = std::map<std::string, at::Tensor>;
+using NamedTensors = std::map<std::string, at::Tensor>;
 using server::Layout;
 
 // "adam.3.exp_avg" is field "exp_avg" of parameter 3 of an Adam.
@@ -83,7 +83,7 @@ void broadcast_from(const Group& group, int root, const at::Tensor& tensor) {
 
 void spread_optimizer_state(
     const torch::optim::Optimizer& whole, const Layout& layout, server::ParameterServer::Pieces& pieces) {
-  const Tensors state = optimizer_state(whole);
+  const NamedTensors state = optimizer_state(whole);
   if (state.empty()) {
     return;
   }
@@ -107,7 +107,7 @@ void spread_optimizer_state(
   }
   for (auto& [number, piece] : pieces) {
     const server::Piece& at = layout.pieces[static_cast<std::size_t>(number)];
-    Tensors mine;
+    NamedTensors mine;
     for (const auto& [field, values] : strips) {
       mine[Name{name.optimizer, field}.of(0)] = values[at.strip].narrow(0, at.first, at.size());
     }
@@ -124,7 +124,7 @@ void gather_optimizer_state(
     const Layout& layout,
     server::ParameterServer::Pieces* pieces,
     torch::optim::Optimizer& whole) {
-  Tensors state;
+  NamedTensors state;
   for (const std::string& text : field_names(group, pieces)) {
     const Name name = Name::parse(text);
     const std::vector<at::Tensor> strips = is_list(name) ? empty_strips(layout) : std::vector<at::Tensor>{};
