@@ -77,8 +77,9 @@ def test_who_comes_while_another_worker_decides_is_not_put_out():
     import torch.distributed as dist
 
     from isochron.torch.peers import Meeting, Peer
+    from isochron.torch.sealed import SealedStore
 
-    store = dist.HashStore()
+    store = SealedStore(dist.HashStore(), b"of this test")
     me = Peer.here(0)
     with subprocess.Popen(["sleep", "60"]) as process:
         try:

@@ -21,8 +21,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from isochron import job_key
 from isochron.errors import PeerError, PeerLostError, TimeoutError
 from isochron.torch.peers import Meeting, Peer, names_of
+from isochron.torch.sealed import SealedStore
 
 log = logging.getLogger("isochron")
 
@@ -49,12 +51,13 @@ def _destroy(group: dist.ProcessGroup) -> None:
             dist.destroy_process_group(group)
 
 
-def _launcher_marks() -> dist.Store | None:
+def _launcher_marks() -> SealedStore | None:
     """Where `python -m isochron.launch` says who is dead."""
-    if "ISOCHRON_LAUNCH" not in os.environ:
+    key = job_key.find()
+    if "ISOCHRON_LAUNCH" not in os.environ or key is None:
         return None
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    return dist.PrefixStore("isochron", dist.TCPStore(address, port, wait_for_workers=False))
+    return SealedStore(dist.TCPStore(address, port, wait_for_workers=False), key)
 
 
 class World:
@@ -77,14 +80,17 @@ class World:
             return
         _jobs += 1
         self.me = Peer.here(dist.get_rank())
-        store = dist.PrefixStore(f"isochron/{_jobs}", dist.distributed_c10d._get_default_store())
-        self._meeting = Meeting(store, _launcher_marks() or store, self.me, timeout)
-        self.members = self._meeting.introduce(list(range(dist.get_world_size())))
-        self._backend = dist.get_backend()
         self._marks: list[Any] = []  # groups of this worker alone
         self._own_groups = "nccl" not in str(dist.get_backend_config()).lower()
         self.elastic = self._own_groups and elastic is not False
-        self._make_groups()
+        self._make_groups(list(range(dist.get_world_size())), 0)
+        # Over the group and not by the store, into which anybody can write: processes of these numbers may be killed.
+        everybody: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(everybody, (self.me, job_key.make()), group=self.control)
+        self.members = [peer for peer, _ in everybody]
+        key = job_key.mixed(f"{_jobs} {everybody[0][1]}")
+        store = SealedStore(dist.distributed_c10d._get_default_store(), key)
+        self._meeting = Meeting(store, _launcher_marks() or store, self.me, timeout)
 
     @property
     def rank(self) -> int:
@@ -94,13 +100,12 @@ class World:
     def size(self) -> int:
         return len(self.members)
 
-    def _make_groups(self) -> None:
-        ranks = [peer.rank for peer in self.members]
+    def _make_groups(self, ranks: list[int], generation: int) -> None:
         timeout = timedelta(seconds=self._timeout)
-        first = len(ranks) == dist.get_world_size() and self._meeting.generation == 0
+        first = generation == 0
         # torch names a later group by its members and the number of groups that there are. As many more in every
         # generation as we make keep apart those of the same members, which would find each other's old addresses.
-        while len(self._marks) < 2 * self._meeting.generation:
+        while len(self._marks) < 2 * generation:
             self._marks.append(dist.new_group([self.me.rank], backend="gloo", use_local_synchronization=True))
         # Only the members of a later group can be asked to take part in making it.
         arguments: dict[str, Any] = {"ranks": ranks, "timeout": timeout, "use_local_synchronization": not first}
@@ -127,7 +132,8 @@ class World:
         while True:
             self.members, standings, late = self._meeting.gather(self.members, standing, suspects)
             try:
-                self._guard("new groups", self._make_groups)
+                ranks = [peer.rank for peer in self.members]
+                self._guard("new groups", lambda: self._make_groups(ranks, self._meeting.generation))
                 self.barrier()
             except PeerError as error:  # lost another one
                 log.warning("%s", error)
