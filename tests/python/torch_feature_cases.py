@@ -353,7 +353,7 @@ def survive(how, victim, when, steps=12, timeout=300.0, accumulate=1, holds=3):
     import signal
 
     events = []
-    job = isochron.Job(global_batch=24, timeout=timeout, policy="static", weight=3.0 - dist.get_rank(),
+    job = isochron.Job(global_batch=24, timeout=timeout, policy="static", weight=float(max(3 - dist.get_rank(), 1)),
                        on_event=events.append, reseed=False)  # fmt: skip
     model = models.make("cnn")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -478,3 +478,123 @@ def clustered(path):
 def known_sizes(device, sizes):
     known = KnownSizes(torch.device(device))
     return [known.add(size) for size in sizes]
+
+
+def own_error():
+    """A loop whose own error sounds like gloo's; how often it was computed, and what came out."""
+    calls = []
+    job = isochron.Job(global_batch=12)
+    model = job.prepare(small_model())
+
+    def loss(x):
+        calls.append(job.step)
+        if job.step == 2:
+            raise RuntimeError("gloo: connection reset by peer, says my own code; timed out waiting")
+        return model(x).square().mean()
+
+    try:
+        for x, _ in job.loader(Sentences()):
+            job.backward(lambda x=x: loss(x))
+    except RuntimeError as error:
+        return {"kind": type(error).__name__, "words": str(error), "calls": calls}
+    return {"kind": "none", "calls": calls}
+
+
+class Spoiled(models.Images):
+    """Fails at some of its samples, on whichever worker."""
+
+    def __init__(self, size, bad):
+        super().__init__(size=size)
+        self.bad = bad
+
+    def __getitem__(self, index):
+        if index in self.bad:
+            raise ValueError(f"no picture at {index}")
+        return super().__getitem__(index)
+
+
+def spoiled(bad, on_bad_sample, num_workers=0, accumulate=1, log=None, steps=6):
+    """Trains; how far it ends from one process that leaves those samples out, and what was said."""
+    import torch_cases
+
+    events = []
+    dataset = Spoiled(24 * steps, bad)
+    weight = {"weight": 3.0 - dist.get_rank()} if dist.is_initialized() else {}
+    job = isochron.Job(global_batch=24, policy="static", **(weight or {"weight": 1.0}), on_event=events.append,
+                       reseed=False, on_bad_sample=on_bad_sample, log=log)  # fmt: skip
+    model = models.make("cnn")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    model, optimizer = job.prepare(model, optimizer)
+    try:
+        for x, y in job.loader(dataset, num_workers=num_workers):
+            with job.accumulate(accumulate) if accumulate > 1 else contextlib.nullcontext(True) as last:
+                job.backward(lambda x=x, y=y: models.loss_of(model(x), y))
+            if last:
+                optimizer.step()
+                optimizer.zero_grad()
+    except isochron.Error as error:
+        return {"kind": type(error).__name__, "words": str(error), "sample": getattr(error, "sample", None)}
+    complete, size = job.ledger.complete, job.size
+    job.close()
+    alone = models.make("cnn")
+    stepper = torch.optim.SGD(alone.parameters(), lr=0.05, momentum=0.9)
+    sampler = Sampler(24 * steps, 24, 0)
+    for group in range(0, steps, accumulate):
+        batches = []
+        for step in range(group, group + accumulate):
+            indices = sampler.samples(24 * step, 24 * step + 24)
+            batches.append([models.Images.__getitem__(dataset, one) for one in indices if one not in bad])
+        total = sum(map(len, batches))
+        for batch in batches:
+            x, y = torch.utils.data.default_collate(batch)
+            (models.loss_of(alone(x), y) * (len(batch) / total)).backward()
+        stepper.step()
+        stepper.zero_grad()
+    return {"kind": "none", "complete": complete, "size": size,
+            "far": (torch_cases.flat(model) - torch_cases.flat(alone)).abs().max().item(),
+            "events": [(event.event, event.words) for event in events]}  # fmt: skip
+
+
+def survive_twice(victim, second, moment, when=4, timeout=60.0):
+    """One rank is lost in a step, and a second one at a moment of the recovery from that."""
+    import os
+    import signal
+
+    from isochron.torch import recovery
+    from isochron.torch.parallel import Models
+    from isochron.torch.world import World
+
+    if dist.get_rank() == second:
+        places = {
+            "groups": (World, "_make_groups", "before"),
+            "between groups": (dist, "new_group", "after"),
+            "connected": (World, "_make_groups", "after"),
+            "settling": (recovery, "_catch_up", "before"),
+            "met": (World, "meet", "after"),
+            "rebuilding": (Models, "take_up", "before"),
+        }
+        holder, name, order = places[moment]
+        original = getattr(holder, name)
+
+        def dying(*arguments, **options):
+            later = armed and not (name == "new_group" and len(options["ranks"] if "ranks" in options else [0]) == 1)
+            if later and order == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = original(*arguments, **options)
+            if later:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        armed = []
+        setattr(holder, name, dying)
+        meet = World.meet
+
+        def arm(*arguments, **options):
+            armed.append(True)
+            return meet(*arguments, **options)
+
+        if name != "meet":
+            World.meet = arm
+        else:
+            armed.append(True)
+    return survive("KILL", victim, when, timeout=timeout)

@@ -50,19 +50,19 @@ class Client:
 
     def ask(self, report: Report) -> Order:
         """At the desk, which rank 0 has."""
-        with self._telling_others():
+        with self.telling_others():
             if self._desk is not None:
                 return self._desk.ask(self._rank, report, _nothing)
             self._links[0].send({"do": "ask", "report": report.to_words()})
             return Order.from_words(self._reply(self._links[0])["order"])
 
     def start_pull(self) -> None:
-        with self._telling_others():
+        with self.telling_others():
             for link in self._links.values():
                 link.send({"do": "pull"})
 
     def finish_pull(self) -> None:
-        with self._telling_others():
+        with self.telling_others():
             self._shard.pull(self._rank, self._values_of[self._rank], _nothing)
             for rank, link in self._links.items():
                 self._reply(link)
@@ -70,7 +70,7 @@ class Client:
 
     def start_push(self, push: Push) -> None:
         """What `gradients` hold, which may be overwritten as soon as this returns."""
-        with self._telling_others():
+        with self.telling_others():
             words = {"do": "push", "push": push.to_words()}
             for rank, link in self._links.items():
                 link.send(words, None if push.skipped else self._gradients_of[rank])
@@ -83,7 +83,7 @@ class Client:
         """When all shards have it: the largest staleness."""
         if not self._pushing:
             return 0
-        with self._telling_others():
+        with self.telling_others():
             replies = [self._reply(link) for link in self._links.values()]
             self._pushing = False
             return max([self._own_staleness, *(int(reply["staleness"]) for reply in replies)])
@@ -97,7 +97,7 @@ class Client:
                 return words
 
     @contextmanager
-    def _telling_others(self) -> Iterator[None]:
+    def telling_others(self) -> Iterator[None]:
         """What fails becomes the first failure that is known here. Whoever sees our link close later knows then
         whose fault it was."""
         try:

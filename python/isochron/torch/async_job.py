@@ -192,7 +192,8 @@ class AsyncJob(Job):
         assert self._course is not None and isinstance(self._source, MapSource)
         self._stopwatch.start()
         self._course.start_pull()
-        batch = self._source.take_positions(order.first, order.last)
+        with self._course.telling_others():
+            batch = self._source.take_positions(order.first, order.last)
         self._course.finish_pull()
         self._take_values()
         if self.options.reseed:

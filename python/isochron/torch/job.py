@@ -30,7 +30,7 @@ import torch.distributed as dist
 from torch import nn
 
 from isochron._core import Controller, Ledger, MemoryCeilings, Worker, mix_key
-from isochron.errors import Error, NumbersError
+from isochron.errors import Error, NumbersError, SampleError
 from isochron.torch import cluster, collate, environment, state
 from isochron.torch.accumulation import Group
 from isochron.torch.batch_norm import Statistics
@@ -39,10 +39,10 @@ from isochron.torch.memory import is_out_of_memory
 from isochron.torch.options import JobOptions
 from isochron.torch.parallel import Models
 from isochron.torch.rate import LearningRate
-from isochron.torch.recovery import recover
+from isochron.torch.recovery import recover, skip_samples
 from isochron.torch.report import EventRecord, Report, StepRecord, check_agreement, digest, make_record
 from isochron.torch.signals import StopSignal
-from isochron.torch.source import LoaderOptions, Share, Source, make_source
+from isochron.torch.source import LoaderOptions, Share, Source, is_stream, make_source
 from isochron.torch.standing import Standing
 from isochron.torch.stopwatch import KnownSizes, Memory, Stopwatch
 from isochron.torch.trace import Trace
@@ -80,6 +80,7 @@ class Job(Standing):
         self.device = self._choose_device(place)
         self._made_group = self._join(place)
         self._world = World(self.options.timeout, self.options.elastic)
+        self._check_skipping()
         self._members = self._agree()  # by rank, with the bounds that they gave themselves
         self._next_id = len(self._members)
         self._controller = self._new_controller(self._members)
@@ -115,6 +116,7 @@ class Job(Standing):
         self._waits = 0  # so many of those
         self._known_sizes = KnownSizes(self.device)
         self._failed_batch = 0  # memory did not hold it
+        self._bad_sample: SampleError | None = None  # of this worker's share
         self._attempts = 0  # at the step under way that failed though nobody was lost
         self._record: StepRecord | None = None
         self._stop_wanted = self._stopping = False
@@ -142,6 +144,10 @@ class Job(Standing):
         backend = self.options.backend or environment.default_backend(self.device)
         environment.join_group(place, backend, timedelta(seconds=self.options.timeout))
         return True
+
+    def _check_skipping(self) -> None:
+        if self.options.on_bad_sample == "skip" and self._world.size > 1 and not self._world.elastic:
+            raise ValueError("on_bad_sample is 'skip' in a job that is not elastic; permitted: stop (see elastic=)")
 
     def _agree(self) -> list[Worker]:
         mine = {"shared": self.options.shared(), "worker": state.describe(self.options.describe(self._world.rank))}
@@ -202,6 +208,8 @@ class Job(Standing):
         `dataset` is map-style, or iterable with the same order on all workers. Options: num_workers, collate_fn,
         pin_memory, prefetch_steps (2), worker_init_fn, multiprocessing_context. A job trains on one dataset.
         """
+        if is_stream(dataset) and self.options.on_bad_sample == "skip":
+            raise ValueError("the dataset is iterable with on_bad_sample 'skip'; permitted: one with __getitem__")
         if self._source is None:
             self._loader_options = LoaderOptions(**options)
             given = self.options
@@ -244,7 +252,7 @@ class Job(Standing):
             raise ValueError(f"reduction is {reduction!r}; permitted: mean, sum")
         try:
             value = loss() if callable(loss) else loss
-            items = self._my_batch if count is None else float(count)
+            items = self._my_count if count is None else float(count)
             self._compute(value, items, count is not None, reduction, scaler, arguments)
         except Exception as error:
             self.give_up_step(error)
@@ -258,7 +266,7 @@ class Job(Standing):
         assert self._share is not None
         if counted:
             self._group.counts = True
-            self._group.counted += items if self._my_batch else 0.0
+            self._group.counted += items if self._my_count else 0.0
         scaled = loss * self._loss_weight(items, reduction)
         if scaler is not None:
             scaled = scaler.scale(scaled)
@@ -268,7 +276,7 @@ class Job(Standing):
         if self._group.counts and self._synchronises:
             self._divide_by_counts()
         self._finished = self._now()
-        self._loss = loss.detach() if reduction == "mean" else loss.detach() / max(self._my_batch, 1)
+        self._loss = loss.detach() if reduction == "mean" else loss.detach() / max(self._my_count, 1)
         self._items = items
         if self.device.type == "cpu":
             self._send()  # on a GPU, reading times and loss now would wait for it
@@ -287,14 +295,14 @@ class Job(Standing):
             return float(self._world.size)
         if self.options.weighting == "mean":
             return 1.0
-        return items * self._world.size / (self._group.samples or self._share.size)
+        return items * self._world.size / (self._group.samples or sum(self._share.counts))
 
     def _divide_by_counts(self) -> None:
         """Weights were items over samples; only now is it known how many items there are in all. A factor that is the
         same on all workers may come after backward."""
         assert self._share is not None
         items = self._world.sum([self._group.counted])[0]
-        samples = self._group.samples or self._share.size
+        samples = self._group.samples or sum(self._share.counts)
         gradients = [parameter.grad for parameter in self._models.parameters() if parameter.grad is not None]
         if items > 0 and gradients:
             torch._foreach_mul_(gradients, samples / items)
@@ -306,7 +314,7 @@ class Job(Standing):
         if self._phase is Phase.BETWEEN:
             raise Error("weight without a batch of the loader")
         self._scales_itself = True
-        return self._loss_weight(self._my_batch, "mean")
+        return self._loss_weight(self._my_count, "mean")
 
     @contextlib.contextmanager
     def accumulate(self, steps: int) -> Iterator[bool]:
@@ -327,7 +335,9 @@ class Job(Standing):
         left = self._source.left()
         if not self._group.begun:
             self._group.begin(steps, self.options.global_batch, left)
-            if steps > 1 and self._world.elastic:
+            end = self._share.position + self._group.samples
+            self._group.samples -= self._source.skipped_between(self._share.position, end)
+            if steps > 1 and (self._world.elastic or self.options.on_bad_sample == "skip"):
                 self._group.beginning = state.place_of(self)
         self._synchronises = self._group.is_last(self._share.size, left)
         with contextlib.nullcontext() if self._synchronises else self._models.unsynchronised():
@@ -369,7 +379,11 @@ class Job(Standing):
                 self._reseed()
             self._rate.apply(self._optimizers, self._decision.learning_rate_factor)
             self._stopwatch.start()
-            share = self._source.take(self._decision.batch_sizes, self._world.rank)
+            try:
+                share = self._source.take(self._decision.batch_sizes, self._world.rank)
+            except SampleError as error:
+                self._deal_with(error)
+                continue
             if share is None:
                 break
             self._share = share
@@ -382,6 +396,16 @@ class Job(Standing):
             self._phase = Phase.COMPUTING
             return (self._hand_out(share.batch),)
         return None
+
+    def _deal_with(self, error: SampleError) -> None:
+        """A sample that failed here would fail wherever it is dealt to: so all hear of it before anybody goes on."""
+        if self._world.size == 1 and self.options.on_bad_sample == "skip":
+            skip_samples(self, [error])
+        elif self._world.size > 1 and self._world.elastic and self._models.can_be_rebuilt:
+            self._bad_sample = error
+            recover(self, error)
+        else:
+            raise error
 
     def _reseed(self) -> None:
         seed = mix_key([self.options.seed, self.step, self._world.rank])
@@ -417,7 +441,7 @@ class Job(Standing):
             meetings=self._waits + 1,
             cpu=self._stopwatch.cpu_share(seconds + waited),
             memory=self._memory.share(),
-            count=count if self._my_batch else 0.0,
+            count=count if self._my_count else 0.0,
             decision=digest(self._decision, self._share.epoch, self._share.position),
             stop=1 + signal if signal else float(self._stop_wanted),
         )
@@ -518,6 +542,12 @@ class Job(Standing):
 
     def _now(self) -> float:
         return time.perf_counter() - self._began
+
+    @property
+    def _my_count(self) -> int:
+        """Of this worker's samples those that there are."""
+        assert self._share is not None
+        return self._share.counts[self._world.rank]
 
     @property
     def _my_batch(self) -> int:

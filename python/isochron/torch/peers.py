@@ -6,7 +6,7 @@ is one generation g:
      gone: marked by the launcher, or a process of this host that has ended;
   b) who does neither within the time-out is put out: killed if it is on this host, else by its launcher;
   c) the first to have the whole picture writes the list of members; compare-and-set makes it everybody's.
-A member that is lost after that is missed in the next generation. Only entries of the job's own processes count
+A member that is lost before all have connected is missed in the next generation, which begins at once. Only entries of the job's own processes count
 (sealed.py): nobody else can have a worker put out.
 """
 
@@ -100,6 +100,10 @@ class Meeting:
         standings = {rank: json.loads(self._store.wait(f"{prefix}here/{rank}", self._timeout)) for rank in decided}
         late = [peer for peer in members if self._is_evicted(peer)]
         return [peer for peer in members if peer.rank in decided], standings, late
+
+    def is_whole(self, whole: bool) -> bool:
+        """Whether this generation counts, in the words of whoever was the first to know: then it does for all."""
+        return self._store.agree(f"{self.generation}/whole", "yes" if whole else "no") == "yes"
 
     def _is_here(self, peer: Peer, prefix: str) -> bool:
         return self._store.get(f"{prefix}here/{peer.rank}") is not None
