@@ -64,8 +64,8 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--master", type=address_of, default=("127.0.0.1", 0), metavar="HOST:PORT",
                         help="where the workers meet; needed for several hosts")  # fmt: skip
     parser.add_argument("--key-file", metavar="FILE",
-                        help="with the job's secret, the same on all hosts, for its owner alone (mode 0600); needed for "
-                        f"several hosts unless {job_key.VARIABLE} is set")  # fmt: skip
+                        help="with the job's secret, the same on all hosts, for its owner alone (mode 0600); needed "
+                        f"for several hosts unless {job_key.VARIABLE} is set")  # fmt: skip
     parser.add_argument("script", help="a Python program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
     options = parser.parse_args(words)

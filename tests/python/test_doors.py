@@ -279,7 +279,8 @@ def test_workers_of_one_host_share_a_key_by_a_file_for_them_alone(tmp_path, monk
     made = key.make()
     assert job_key.HostKey("meeting-1").find() == made
     (folder,) = tmp_path.iterdir()
-    assert [folder.stat().st_mode & 0o777, *(file.stat().st_mode & 0o777 for file in folder.iterdir())] == [0o700, 0o600]
+    modes = [path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())]
+    assert modes == [0o700, 0o600]
     key.remove()
     assert key.find() is None
     folder.chmod(0o755)  # somebody else may have put something there

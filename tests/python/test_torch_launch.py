@@ -263,7 +263,7 @@ def test_bad_usage_is_told_before_anything_is_started(capsys, monkeypatch):
         (["-n", "0", "x.py"], "-n/--workers: '0'; permitted: numbers above 0"),
         (["-n", "2,3", "--node", "2", "--master", "a:1", "x.py"], "--node is 2; permitted: 0 to 1"),
         (["-n", "2,3", "x.py"], "--master is not given; permitted with several hosts: HOST:PORT of the first"),
-        (["-n", "2,3", "--master", "a:1", "x.py"], "--key-file is not given; permitted with several hosts: a file that"),
+        (["-n", "2,3", "--master", "a:1", "x.py"], "--key-file is not given; permitted with several hosts: a file"),
         (["--key-file", "/nowhere", "x.py"], "--key-file is '/nowhere'; permitted: a file that can be read"),
     ):
         with pytest.raises(SystemExit) as ended:

@@ -555,12 +555,11 @@ def spoiled(bad, on_bad_sample, num_workers=0, accumulate=1, log=None, steps=6):
             "events": [(event.event, event.words) for event in events]}  # fmt: skip
 
 
-def survive_twice(victim, second, moment, when=4, timeout=60.0):
+def survive_twice(victim, second, moment, when=4, timeout=300.0):
     """One rank is lost in a step, and a second one at a moment of the recovery from that."""
     import os
     import signal
 
-    from isochron.torch import recovery
     from isochron.torch.parallel import Models
     from isochron.torch.world import World
 
@@ -569,15 +568,13 @@ def survive_twice(victim, second, moment, when=4, timeout=60.0):
             "groups": (World, "_make_groups", "before"),
             "between groups": (dist, "new_group", "after"),
             "connected": (World, "_make_groups", "after"),
-            "settling": (recovery, "_catch_up", "before"),
-            "met": (World, "meet", "after"),
             "rebuilding": (Models, "take_up", "before"),
         }
         holder, name, order = places[moment]
         original = getattr(holder, name)
 
         def dying(*arguments, **options):
-            later = armed and not (name == "new_group" and len(options["ranks"] if "ranks" in options else [0]) == 1)
+            later = armed and (name != "new_group" or len(options.get("ranks", [0])) > 1)
             if later and order == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
             result = original(*arguments, **options)
@@ -593,8 +590,33 @@ def survive_twice(victim, second, moment, when=4, timeout=60.0):
             armed.append(True)
             return meet(*arguments, **options)
 
-        if name != "meet":
-            World.meet = arm
-        else:
-            armed.append(True)
+        World.meet = arm
     return survive("KILL", victim, when, timeout=timeout)
+
+
+def lost_in_transfer(when=4):
+    """Rank 1 misses the reports of a step and is behind; rank 2 is lost while the state is on its way to rank 1."""
+    import os
+    import signal
+
+    from isochron.torch.job import Job
+    from isochron.torch.world import World
+
+    finish, broadcast = Job.finish_step, World.broadcast
+    rank = dist.get_rank()
+
+    def missing(job):
+        if rank == 1 and job.step == when and job._exchange is not None:
+            def lost():
+                raise isochron.PeerLostError("a connection failed")
+
+            job._exchange = lost
+        finish(job)
+
+    def dying(world, value, source):
+        if rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return broadcast(world, value, source)
+
+    Job.finish_step, World.broadcast = missing, dying
+    return survive("nothing", -1, when, timeout=60.0)

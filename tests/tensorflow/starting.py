@@ -227,5 +227,6 @@ def async_unclosed(folder):
 
 CASES = {
     case.__name__: case
-    for case in (meeting, meeting_strangers, roll_call_strangers, examples_before, examples_after, no_torch, reports, heartbeat_is_ours, async_unclosed)
+    for case in (meeting, meeting_strangers, roll_call_strangers, examples_before, examples_after, no_torch, reports,
+                 heartbeat_is_ours, async_unclosed)  # fmt: skip
 }

@@ -2,7 +2,7 @@
 
 TF_CONFIG, as TensorFlow defines it, comes first, then what isochron.place understands. That tells no addresses, so the
 workers meet at the first one, at the port after MASTER_PORT (a launcher may hold the port itself), and exchange theirs.
-That port has a door (isochron.door). Its key is that of the environment; on one host a file for this user alone will do.
+That port has a door (isochron.door). Its key is in the environment; on one host a file for this user alone will do.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def _meet(meeting: Place, key: bytes | None, timeout: float) -> Cluster:
         meeting = dataclasses.replace(meeting, one_host=True, address=reach.LOOPBACK)
     elif key is None:
         raise ValueError(
-            f"{job_key.VARIABLE} is not set, and the workers meet at {meeting.address}; permitted for workers of several "
-            f"hosts: the same secret of {job_key.LEAST} letters or more on all of them"
+            f"{job_key.VARIABLE} is not set, and the workers meet at {meeting.address}; permitted for workers of "
+            f"several hosts: the same secret of {job_key.LEAST} letters or more on all of them"
         )
     with socket.socket() as held:  # nobody else gets this port before TensorFlow listens on it
         held.bind(("", 0))

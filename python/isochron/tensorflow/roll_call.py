@@ -1,5 +1,5 @@
 """Who is still there? TensorFlow's collectives do not say which worker they waited for in vain, so each worker answers
-that question on a port of its own, behind a door (isochron.door), from a thread that costs nothing until somebody asks."""
+that question on a port of its own, behind a door (isochron.door), from a thread that costs nothing until one asks."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _ask_all(addresses: Addresses, key: bytes, hello: dict[str, Any], timeout: f
     if not addresses:
         return {}
     with concurrent.futures.ThreadPoolExecutor(len(addresses)) as pool:
-        answers = pool.map(lambda place: _ask(*place, key, hello, timeout), addresses.values())
+        answers = pool.map(lambda place: _ask(place[0], place[1], key, hello, timeout), addresses.values())
         return dict(zip(addresses, answers, strict=True))
 
 

@@ -30,7 +30,7 @@ import torch.distributed as dist
 from torch import nn
 
 from isochron._core import Controller, Ledger, MemoryCeilings, Worker, mix_key
-from isochron.errors import Error, NumbersError, SampleError
+from isochron.errors import Error, SampleError
 from isochron.torch import cluster, collate, environment, state
 from isochron.torch.accumulation import Group
 from isochron.torch.batch_norm import Statistics
@@ -39,8 +39,8 @@ from isochron.torch.memory import is_out_of_memory
 from isochron.torch.options import JobOptions
 from isochron.torch.parallel import Models
 from isochron.torch.rate import LearningRate
-from isochron.torch.recovery import recover, skip_samples
-from isochron.torch.report import EventRecord, Report, StepRecord, check_agreement, digest, make_record
+from isochron.torch.recovery import give_up_sample, recover
+from isochron.torch.report import EventRecord, Report, StepRecord, check_agreement, digest, make_record, refuse_numbers
 from isochron.torch.signals import StopSignal
 from isochron.torch.source import LoaderOptions, Share, Source, is_stream, make_source
 from isochron.torch.standing import Standing
@@ -80,7 +80,7 @@ class Job(Standing):
         self.device = self._choose_device(place)
         self._made_group = self._join(place)
         self._world = World(self.options.timeout, self.options.elastic)
-        self._check_skipping()
+        self.options.check_skipping(self._world.size, self._world.elastic)
         self._members = self._agree()  # by rank, with the bounds that they gave themselves
         self._next_id = len(self._members)
         self._controller = self._new_controller(self._members)
@@ -145,10 +145,6 @@ class Job(Standing):
         environment.join_group(place, backend, timedelta(seconds=self.options.timeout))
         return True
 
-    def _check_skipping(self) -> None:
-        if self.options.on_bad_sample == "skip" and self._world.size > 1 and not self._world.elastic:
-            raise ValueError("on_bad_sample is 'skip' in a job that is not elastic; permitted: stop (see elastic=)")
-
     def _agree(self) -> list[Worker]:
         mine = {"shared": self.options.shared(), "worker": state.describe(self.options.describe(self._world.rank))}
         everybody = self._world.gather_objects(mine)
@@ -208,8 +204,7 @@ class Job(Standing):
         `dataset` is map-style, or iterable with the same order on all workers. Options: num_workers, collate_fn,
         pin_memory, prefetch_steps (2), worker_init_fn, multiprocessing_context. A job trains on one dataset.
         """
-        if is_stream(dataset) and self.options.on_bad_sample == "skip":
-            raise ValueError("the dataset is iterable with on_bad_sample 'skip'; permitted: one with __getitem__")
+        self.options.check_dataset(is_stream(dataset))
         if self._source is None:
             self._loader_options = LoaderOptions(**options)
             given = self.options
@@ -334,9 +329,7 @@ class Job(Standing):
             raise Error("accumulate() without a batch of the loader")
         left = self._source.left()
         if not self._group.begun:
-            self._group.begin(steps, self.options.global_batch, left)
-            end = self._share.position + self._group.samples
-            self._group.samples -= self._source.skipped_between(self._share.position, end)
+            self._group.begin(steps, self.options.global_batch, self._source)
             if steps > 1 and (self._world.elastic or self.options.on_bad_sample == "skip"):
                 self._group.beginning = state.place_of(self)
         self._synchronises = self._group.is_last(self._share.size, left)
@@ -382,7 +375,7 @@ class Job(Standing):
             try:
                 share = self._source.take(self._decision.batch_sizes, self._world.rank)
             except SampleError as error:
-                self._deal_with(error)
+                give_up_sample(self, error)
                 continue
             if share is None:
                 break
@@ -396,16 +389,6 @@ class Job(Standing):
             self._phase = Phase.COMPUTING
             return (self._hand_out(share.batch),)
         return None
-
-    def _deal_with(self, error: SampleError) -> None:
-        """A sample that failed here would fail wherever it is dealt to: so all hear of it before anybody goes on."""
-        if self._world.size == 1 and self.options.on_bad_sample == "skip":
-            skip_samples(self, [error])
-        elif self._world.size > 1 and self._world.elastic and self._models.can_be_rebuilt:
-            self._bad_sample = error
-            recover(self, error)
-        else:
-            raise error
 
     def _reseed(self) -> None:
         seed = mix_key([self.options.seed, self.step, self._world.rank])
@@ -504,13 +487,7 @@ class Job(Standing):
             self._change_workers(self._with_ceilings())
         self._trace.step(self._record)
         if self.options.numbers == "stop":
-            self._refuse_numbers(reports, workers)
-
-    def _refuse_numbers(self, reports: list[Report], workers: list[Worker]) -> None:
-        bad = [(rank, report) for rank, report in enumerate(reports) if report.count and not math.isfinite(report.loss)]
-        if bad:
-            words = ", ".join(f"{workers[rank].name} (rank {rank}, loss {report.loss})" for rank, report in bad)
-            raise NumbersError(f"step {self.step - 1}: the loss is not finite on {words}")
+            refuse_numbers(reports, workers, self.step - 1)
 
     def _note_samples(self) -> None:
         assert self._share is not None and self._ledger is not None and self._source is not None
@@ -545,9 +522,7 @@ class Job(Standing):
 
     @property
     def _my_count(self) -> int:
-        """Of this worker's samples those that there are."""
-        assert self._share is not None
-        return self._share.counts[self._world.rank]
+        return self._share.counts[self._world.rank] if self._share is not None else 0
 
     @property
     def _my_batch(self) -> int:

@@ -45,6 +45,14 @@ class JobOptions(SharedOptions):
         if self.ddp:
             raise ValueError(f"ddp is {self.ddp!r} with sync '{self.sync}', which wraps no model; permitted: nothing")
 
+    def check_skipping(self, size: int, elastic: bool) -> None:
+        if self.on_bad_sample == "skip" and size > 1 and not elastic:
+            raise ValueError("on_bad_sample is 'skip' in a job that is not elastic; permitted: stop (see elastic=)")
+
+    def check_dataset(self, stream: bool) -> None:
+        if self.on_bad_sample == "skip" and stream:
+            raise ValueError("the dataset is iterable with on_bad_sample 'skip'; permitted: one with __getitem__")
+
     def shared(self) -> dict[str, str]:
         return {**super().shared(), "on_bad_sample": self.on_bad_sample}
 

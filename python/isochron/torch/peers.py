@@ -6,8 +6,8 @@ is one generation g:
      gone: marked by the launcher, or a process of this host that has ended;
   b) who does neither within the time-out is put out: killed if it is on this host, else by its launcher;
   c) the first to have the whole picture writes the list of members; compare-and-set makes it everybody's.
-A member that is lost before all have connected is missed in the next generation, which begins at once. Only entries of the job's own processes count
-(sealed.py): nobody else can have a worker put out.
+A member that is lost before all have connected is missed in the next generation, which begins at once. Only entries of
+the job's own processes count (sealed.py): nobody else can have a worker put out.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def recover(job: Job, error: BaseException) -> None:
         _deal_anew(job, lost, late, failed)
         if bad and job.options.on_bad_sample == "stop":
             raise bad[0]
-        skip_samples(job, bad)
+        _skip_samples(job, bad)
         try:
             world._guard("rebuilding the model", job._models.take_up)
         except PeerError as another:
@@ -84,7 +84,18 @@ def _progress(job: Job) -> int:
     return 2 * job.step + int(job._phase is Phase.COMPUTED)
 
 
-def skip_samples(job: Job, bad: list[SampleError]) -> None:
+def give_up_sample(job: Job, error: SampleError) -> None:
+    """It would fail wherever it is dealt to: so all hear of it before anybody goes on."""
+    if job._world.size == 1 and job.options.on_bad_sample == "skip":
+        _skip_samples(job, [error])
+    elif job._world.size > 1 and job._world.elastic and job._models.can_be_rebuilt:
+        job._bad_sample = error
+        recover(job, error)
+    else:
+        raise error
+
+
+def _skip_samples(job: Job, bad: list[SampleError]) -> None:
     """The same on all workers. The samples count as used, and the mean is over the others."""
     if bad and job._group.begun:
         _undo(job)

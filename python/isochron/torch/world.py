@@ -139,8 +139,11 @@ class World:
                 _destroy(group)
             raise
         if not first:
-            for group in (self.control, self.gradients):
-                dist.distributed_c10d._set_pg_timeout(timedelta(seconds=self._timeout), group)
+            for made in (self.control, self.gradients):
+                dist.distributed_c10d._set_pg_timeout(timedelta(seconds=self._timeout), made)
+
+    def _make_groups_of_members(self) -> None:
+        self._make_groups([peer.rank for peer in self.members], self._meeting.generation)
 
     def give_up(self) -> None:
         """Makes everybody else fail, too, who waits for this process in one of the groups: gloo closes its connections
@@ -166,10 +169,9 @@ class World:
         for _ in range(MOST_FORMINGS):
             self.members, standings, late = self._meeting.gather(self.members, stand(), suspects)
             put_out += late
-            ranks = [peer.rank for peer in self.members]
             whole = True
             try:
-                self._guard("new groups", lambda ranks=ranks: self._make_groups(ranks, self._meeting.generation))
+                self._guard("new groups", self._make_groups_of_members)
                 settle(standings)
                 self.barrier()  # who gets through it knows that all have settled
             except PeerError as error:
