@@ -102,7 +102,7 @@ class Door:
                 continue
             with self._lock:
                 if len(self._waiting) >= MOST_GUESTS:
-                    _wake(self._waiting[0])
+                    _wake(self._waiting.pop(0))
                 self._waiting.append(link)
             try:
                 threading.Thread(target=self._meet, args=(link,), name="isochron-guest", daemon=True).start()

@@ -15,6 +15,14 @@ import torch_models as models
 from isochron._core import Sampler
 from isochron.torch.batch_norm import Statistics, make_exact
 from torch_async_cases import *  # noqa: F403
+from torch_failure_cases import (  # noqa: F401
+    late,
+    lost_in_transfer,
+    own_error,
+    spoiled,
+    survive,
+    survive_twice,
+)
 from torch_feature_cases import *  # noqa: F403
 
 
