@@ -79,9 +79,11 @@ def _from_tf_config(text: str) -> Cluster:
 
 def _meet(meeting: Place, key: bytes | None, timeout: float) -> Cluster:
     deadline = time.monotonic() + timeout
-    if meeting.one_host or reach.is_loopback(meeting.address):
-        meeting = dataclasses.replace(meeting, one_host=True, address=reach.LOOPBACK)
-    elif key is None:
+    one_host = meeting.one_host or reach.is_loopback(meeting.address)
+    # Open MPI tells no address: one that is given on one host leads into the namespaces of an emulated cluster.
+    if one_host and (meeting.launcher != "open mpi" or reach.is_loopback(meeting.address)):
+        meeting = dataclasses.replace(meeting, address=reach.LOOPBACK)
+    if key is None and not one_host:
         raise ValueError(
             f"{job_key.VARIABLE} is not set, and the workers meet at {meeting.address}; permitted for workers of "
             f"several hosts: the same secret of {job_key.LEAST} letters or more on all of them"
@@ -137,7 +139,8 @@ def _host_meeting(
     meeting: Place, port: int, key: bytes | None, host_key: job_key.HostKey, deadline: float
 ) -> list[str]:
     try:
-        interface = reach.LOOPBACK if meeting.one_host else reach.own_address(_REMOTE, meeting.address)
+        local = meeting.address == reach.LOOPBACK
+        interface = reach.LOOPBACK if local else reach.own_address(_REMOTE, meeting.address)
         listener = door.listen(interface, meeting.port)
     except OSError as error:
         raise OSError(f"port {meeting.port}, where the workers meet: {error}; set MASTER_PORT to another") from error
