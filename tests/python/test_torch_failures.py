@@ -2,11 +2,13 @@
 
 import json
 import os
+import random
 import socket
 import subprocess
 
 import pytest
 
+import isochron
 from ranks import Ranks
 
 
@@ -86,6 +88,45 @@ def test_a_sample_that_always_fails_stops_all_workers_with_its_number(trio):
     for result in trio.run("spoiled", bad=[31], on_bad_sample="stop"):
         assert result["kind"] == "SampleError" and result["sample"] == 31
         assert result["words"].startswith("sample 31 of the dataset failed with ValueError: no picture at 31")
+
+
+def test_a_sample_that_fails_out_of_step_is_named_to_all_workers(trio):
+    for words in trio.run("spoiled_out_of_step", bad=[31]):
+        assert words.startswith("sample 31 of the dataset failed with ValueError: no picture at 31")
+
+
+def test_on_bad_sample_is_refused_where_it_cannot_be_kept(alone):
+    (refusals,) = alone.run("skipping_refused")
+    assert refusals == [
+        "on_bad_sample is 'ask'; permitted: stop, skip",
+        "on_bad_sample is 'skip' with sync 'asp'; permitted: stop, or with sync 'bsp'",
+        "on_bad_sample is 'skip' in a job that is not elastic; permitted: stop (see elastic=)",
+        "the dataset is iterable with on_bad_sample 'skip'; permitted: one with __getitem__",
+    ]
+
+
+def test_what_others_write_into_the_store_is_as_if_it_were_not_there():
+    import torch.distributed as dist
+
+    from isochron.torch.sealed import SealedStore
+
+    store, chance = dist.HashStore(), random.Random(3)
+    ours, theirs = SealedStore(store, b"the job's key"), SealedStore(store, b"another one")
+    theirs.set("evicted/1", "{}")
+    assert ours.get("evicted/1") is None
+    ours.set("dead/1", "by the launcher")
+    assert (ours.get("dead/1"), theirs.get("dead/1")) == ("by the launcher", None)
+    store.set(ours._name("evicted/1"), store.get(ours._name("dead/1")))  # a true word, in another place
+    assert ours.get("evicted/1") is None
+    for _ in range(200):
+        store.set(ours._name("evicted/1"), chance.randbytes(chance.randrange(0, 100)))
+        assert ours.get("evicted/1") is None
+    store.set(ours._name("members"), b"\xff" * 50)
+    with pytest.raises(isochron.Error, match="not of this job has written members into the store"):
+        ours.agree("members", "[0, 1]")
+    assert ours.agree("other", "[0]") == ours.agree("other", "[1]") == "[0]"
+    with pytest.raises(isochron.Error, match="nobody of the job has written evicted/1"):
+        ours.wait("evicted/1", 0.1)
 
 
 @pytest.mark.parametrize(("num_workers", "accumulate"), [(0, 1), (2, 1), (0, 2)])

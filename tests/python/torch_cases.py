@@ -19,7 +19,9 @@ from torch_failure_cases import (  # noqa: F401
     late,
     lost_in_transfer,
     own_error,
+    skipping_refused,
     spoiled,
+    spoiled_out_of_step,
     survive,
     survive_twice,
 )

@@ -153,6 +153,42 @@ def spoiled(bad, on_bad_sample, num_workers=0, accumulate=1, log=None, steps=6):
             "events": [(event.event, event.words) for event in events]}  # fmt: skip
 
 
+def skipping_refused():
+    words = []
+
+    def note(call):
+        try:
+            call()
+        except ValueError as error:
+            words.append(str(error))
+
+    note(lambda: isochron.Job(global_batch=4, on_bad_sample="ask"))
+    note(lambda: isochron.Job(global_batch=4, on_bad_sample="skip", sync="asp"))
+    options = isochron.JobOptions(global_batch=4, on_bad_sample="skip")
+    note(lambda: options.check_skipping(2, elastic=False))
+    options.check_skipping(1, elastic=False)
+    options.check_skipping(2, elastic=True)
+    with isochron.Job(global_batch=4, on_bad_sample="skip") as job:
+        note(lambda: job.loader(iter(range(3))))
+    return words
+
+
+def spoiled_out_of_step(bad):
+    """What a worker of an asynchronous job is told of a sample that fails, wherever it does."""
+    model = models.make("cnn")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    try:
+        with isochron.Job(global_batch=24, sync="asp", timeout=60.0) as job:
+            model, optimizer = job.prepare(model, optimizer)
+            for x, y in job.loader(Spoiled(144, bad)):
+                job.backward(models.loss_of(model(x), y))
+                optimizer.step()
+                optimizer.zero_grad()
+    except isochron.Error as error:
+        return str(error)
+    return "nothing"
+
+
 def survive_twice(victim, second, moment, when=4, timeout=300.0):
     """One rank is lost in a step, and a second one at a moment of the recovery from that."""
     from isochron.torch.parallel import Models

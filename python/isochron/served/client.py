@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from isochron.errors import Error, PeerError
+from isochron.errors import Error, PeerError, PeerLostError
 from isochron.served.alarm import Alarm, Failure
 from isochron.served.desk import Desk
 from isochron.served.layout import Layout
 from isochron.served.messages import Order, Push, Report
 from isochron.served.network import Link
 from isochron.served.shard import Shard
+
+NEWS_SECONDS = 1.0
 
 
 def _nothing() -> None:
@@ -104,6 +106,8 @@ class Client:
             self._alarm.check()
             yield
         except Error as error:
+            if isinstance(error, PeerLostError):
+                self._alarm.listen(NEWS_SECONDS)  # who left us may have said why, on its own way to us
             self._alarm.ring(error)
             failure = self._alarm.failure
             assert failure is not None

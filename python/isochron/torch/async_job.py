@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from isochron._core import mix_key
-from isochron.errors import Error
+from isochron.errors import Error, SampleError
 from isochron.served.course import Course, Place, Together
 from isochron.served.layout import Layout, make_layout
 from isochron.served.messages import Order, Update
@@ -193,7 +193,11 @@ class AsyncJob(Job):
         self._stopwatch.start()
         self._course.start_pull()
         with self._course.telling_others():
-            batch = self._source.take_positions(order.first, order.last)
+            try:
+                batch = self._source.take_positions(order.first, order.last)
+            except SampleError:
+                self._course.finish_pull()  # who is still answering would not hear why we leave
+                raise
         self._course.finish_pull()
         self._take_values()
         if self.options.reseed:
