@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
     from isochron import plot
     from isochron._core import __version__, policies
-    from isochron.errors import Error, Interrupted, InvariantError, NumbersError, PeerError, PeerLostError, TimeoutError
+    from isochron.errors import (
+        Error,
+        Interrupted,
+        InvariantError,
+        NumbersError,
+        PeerError,
+        PeerLostError,
+        SampleError,
+        TimeoutError,
+    )
     from isochron.run import Run, RunLogError, read_run
 
 __all__ = [
@@ -32,6 +41,7 @@ __all__ = [
     "PeerLostError",
     "Run",
     "RunLogError",
+    "SampleError",
     "TimeoutError",
     "__version__",
     "plot",
@@ -41,7 +51,7 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("Run", "RunLogError", "read_run"), "isochron.run"),
-    **dict.fromkeys(("Error", "Interrupted", "InvariantError", "NumbersError"), "isochron.errors"),
+    **dict.fromkeys(("Error", "Interrupted", "InvariantError", "NumbersError", "SampleError"), "isochron.errors"),
     **dict.fromkeys(("PeerError", "PeerLostError", "TimeoutError"), "isochron.errors"),
     **dict.fromkeys(("__version__", "policies"), "isochron._core"),
 }

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from isochron._core import Error, InvariantError
 
-__all__ = ["Error", "Interrupted", "InvariantError", "NumbersError", "PeerError", "PeerLostError", "TimeoutError"]
+__all__ = ["Error", "Interrupted", "InvariantError", "NumbersError", "PeerError", "PeerLostError", "SampleError",
+           "TimeoutError"]  # fmt: skip
 
 
 class PeerError(Error):
@@ -33,6 +34,15 @@ class TimeoutError(PeerError, builtins.TimeoutError):
 
 class NumbersError(Error):
     """A loss or a gradient is not finite."""
+
+
+class SampleError(Error):
+    """The dataset fails at one of its samples, whose number is `sample`."""
+
+    def __init__(self, words: str, sample: int = -1, place: tuple[int, int] = (-1, -1)) -> None:
+        super().__init__(words)
+        self.sample = sample
+        self.place = place  # epoch and position
 
 
 class Interrupted(Error):

@@ -1,10 +1,11 @@
 """Starts the workers of a job on this host, and lets the others go on when one is lost.
 
     python -m isochron.launch -n 4 train.py --epochs 10
-    python -m isochron.launch --workers 2,8 --node 1 --master first:29400 train.py      # the second of two hosts
+    python -m isochron.launch --workers 2,8 --node 1 --master first:29400 --key-file key train.py  # second of two hosts
 
 Hosts may have unequal numbers of workers. Workers get torchrun's variables. The launcher of the first host keeps the
-store where they meet, so that any of them may die.
+store where they meet, so that any of them may die; it stays until the launchers of all hosts are done. What launchers
+and workers tell each other there is sealed with the job's key (isochron.job_key), which workers find in a variable.
 """
 
 from __future__ import annotations
@@ -20,9 +21,23 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
+from isochron.errors import Error
+
 POLL_SECONDS = 0.02
-EVICTION_SECONDS = 0.5
+LOOK_SECONDS = 0.5  # between two looks at the store and at who is stopped
+STOPPED_LOOKS = 10  # so often everybody who is left was stopped: nobody waits for them any longer
+LOST_SECONDS = 60.0  # without a sign of another host's launcher
 STORE_TIMEOUT = timedelta(minutes=5)
+
+# The kernel ends a worker when its launcher is gone, however that came. It must be asked for in the worker itself.
+WITH_PARENT = """
+import ctypes, os, signal, sys
+prctl = getattr(ctypes.CDLL(None), "prctl", None)  # Linux has it
+if prctl is not None:
+    prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 def counts_of(text: str) -> list[int]:
@@ -40,12 +55,17 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def parse(words: list[str] | None) -> argparse.Namespace:
+    from isochron import job_key
+
     parser = argparse.ArgumentParser(prog="python -m isochron.launch", description=__doc__.splitlines()[0])
     parser.add_argument("-n", "--workers", type=counts_of, default=[1], metavar="N[,N…]",
                         help="workers of each host (1)")  # fmt: skip
     parser.add_argument("--node", type=int, default=0, metavar="I", help="which of the hosts this is, from 0 (0)")
     parser.add_argument("--master", type=address_of, default=("127.0.0.1", 0), metavar="HOST:PORT",
                         help="where the workers meet; needed for several hosts")  # fmt: skip
+    parser.add_argument("--key-file", metavar="FILE",
+                        help="with the job's secret, the same on all hosts, for its owner alone (mode 0600); needed "
+                        f"for several hosts unless {job_key.VARIABLE} is set")  # fmt: skip
     parser.add_argument("script", help="a Python program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
     options = parser.parse_args(words)
@@ -53,76 +73,199 @@ def parse(words: list[str] | None) -> argparse.Namespace:
         parser.error(f"--node is {options.node}; permitted: 0 to {len(options.workers) - 1}")
     if len(options.workers) > 1 and options.master[1] == 0:
         parser.error("--master is not given; permitted with several hosts: HOST:PORT of the first")
+    try:
+        options.key = job_key.read(options.key_file) if options.key_file else os.environ.get(job_key.VARIABLE, "")
+        if not options.key and len(options.workers) > 1:
+            parser.error(
+                "--key-file is not given; permitted with several hosts: a file that holds the same secret on all of "
+                f"them and that nobody else can read, or the variable {job_key.VARIABLE}"
+            )
+        options.key = options.key or job_key.make()
+        job_key.checked(options.key, job_key.VARIABLE)
+    except ValueError as error:
+        parser.error(f"--{error}" if options.key_file else str(error))
     return options
 
 
 class Launcher:
     def __init__(self, options: argparse.Namespace) -> None:
-        import torch.distributed as dist  # slow; bad usage is told before
+        from isochron import job_key
+        from isochron.torch.sealed import SealedStore
 
-        host, port = options.master
-        self._store: Any = dist.TCPStore(
-            host, port, is_master=options.node == 0, timeout=STORE_TIMEOUT, wait_for_workers=False
-        )
+        self._node, self._hosts = options.node, len(options.workers)
         self._first = sum(options.workers[: options.node])
+        store = self._open_store(*options.master)
+        self._marks: SealedStore | None = SealedStore(store, job_key.checked(options.key, job_key.VARIABLE))
+        self._codes: dict[int, int] = {}  # of workers that have ended, in that order
+        self._stopped_looks = 0
+        self._looks = 0
+        self._signals = 0
         count = options.workers[options.node]
         variables = {
             **os.environ,
-            "MASTER_ADDR": host,
-            "MASTER_PORT": str(self._store.port),
+            "MASTER_ADDR": store.host,
+            "MASTER_PORT": str(store.port),
             "WORLD_SIZE": str(sum(options.workers)),
             "LOCAL_WORLD_SIZE": str(count),
             "TORCHELASTIC_USE_AGENT_STORE": "True",
             "TORCHELASTIC_RESTART_COUNT": "0",
             "ISOCHRON_LAUNCH": "1",
+            job_key.VARIABLE: options.key,
         }
         variables.setdefault("OMP_NUM_THREADS", str(max((os.cpu_count() or 1) // count, 1)))
-        command = [sys.executable, options.script, *options.arguments]
+        if self._hosts == 1:
+            variables.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        command = [sys.executable, "-ISc", WITH_PARENT, str(os.getpid()), sys.executable, options.script]
         self.workers = {
             self._first + local: subprocess.Popen(
-                command, env={**variables, "RANK": str(self._first + local), "LOCAL_RANK": str(local)}
+                [*command, *options.arguments],
+                env={**variables, "RANK": str(self._first + local), "LOCAL_RANK": str(local)},
             )
             for local in range(count)
         }
 
+    def _open_store(self, host: str, port: int) -> Any:
+        """On loopback for one host, else on the interface of --master. torch's own way would be all interfaces."""
+        import torch.distributed as dist  # slow; bad usage is told before
+
+        from isochron import door
+        from isochron.served import reach
+
+        if self._hosts == 1:
+            host = reach.LOOPBACK
+        where = f"--master is '{host}:{port}'"
+        if self._node > 0:
+            try:
+                return dist.TCPStore(host, port, timeout=STORE_TIMEOUT, wait_for_workers=False)
+            except RuntimeError as error:
+                words = str(error).splitlines()[0]
+                raise Error(f"{where}; permitted: where the launcher of the first host is met ({words})") from error
+        if not reach.is_loopback(host):
+            host = reach.own_address(["this host", "others"], host)
+        try:
+            listener = door.listen(host, port)
+        except OSError as error:
+            raise Error(f"{where}; permitted: an address of this host with a free port ({error.strerror})") from error
+        port = listener.getsockname()[1]
+        return dist.TCPStore(host, port, is_master=True, timeout=STORE_TIMEOUT, wait_for_workers=False,
+                             master_listen_fd=listener.detach())  # fmt: skip
+
     def run(self) -> int:
-        """0 if at least one worker ended well: the job is done then."""
-        codes: dict[int, int] = {}
+        """0 if the last worker to end has ended well: those that were lost before it were not needed."""
         look = 0.0
-        while len(codes) < len(self.workers):
-            for rank, worker in self.workers.items():
-                if rank not in codes and worker.poll() is not None:
-                    codes[rank] = worker.returncode
-                    if worker.returncode != 0:
-                        self._mourn(rank, worker)
+        while len(self._codes) < len(self.workers):
+            self._note_the_ended()
             if time.monotonic() > look:
-                self._execute_evictions(codes)
-                look = time.monotonic() + EVICTION_SECONDS
+                self._look()
+                look = time.monotonic() + LOOK_SECONDS
             time.sleep(POLL_SECONDS)
-        if 0 in codes.values():
-            return 0
-        code = next(iter(codes.values()))
-        return 128 - code if code < 0 else code
+        self._publish("done")
+        if self._node == 0:
+            self._await_other_hosts()
+        codes = list(self._codes.values())
+        failure = next((code for code in codes if code != 0), 0) if codes[-1] != 0 else 0
+        return 128 - failure if failure < 0 else failure
 
-    def _mourn(self, rank: int, worker: subprocess.Popen[bytes]) -> None:
-        self._store.set(f"isochron/dead/{rank}", "")
-        code = worker.returncode
+    def _note_the_ended(self) -> None:
+        polled = {rank: worker.poll() for rank, worker in self.workers.items() if rank not in self._codes}
+        ended = [(rank, code) for rank, code in polled.items() if code is not None]
+        for rank, code in sorted(ended, key=lambda one: one[1] == 0):  # of those at once failures count as earlier
+            self._codes[rank] = code
+            if code != 0:
+                self._mourn(rank, code)
+
+    def _mourn(self, rank: int, code: int) -> None:
+        self._tell(f"dead/{rank}", "")
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
-        print(f"isochron: rank {rank} on {socket.gethostname()} (process {worker.pid}) ended {how}", file=sys.stderr)
+        self._say(f"rank {rank} on {socket.gethostname()} (process {self.workers[rank].pid}) ended {how}")
 
-    def _execute_evictions(self, codes: dict[int, int]) -> None:
-        for rank, worker in self.workers.items():
-            if rank not in codes and self._store.check([f"isochron/evicted/{rank}"]):
+    def _look(self) -> None:
+        """Ends those whom the others have put out, and those who are stopped when nobody else is left."""
+        from isochron.torch.peers import state_of
+
+        left = {rank: worker for rank, worker in self.workers.items() if rank not in self._codes}
+        for rank, worker in left.items():
+            if self._hear(f"evicted/{rank}") is not None:
+                worker.kill()
+        stopped = all(state_of(worker.pid) == "T" for worker in left.values())
+        self._stopped_looks = self._stopped_looks + 1 if left and stopped else 0
+        still = self._stopped_looks >= STOPPED_LOOKS
+        self._publish("still" if still else "running")
+        others = self._other_hosts()
+        nobody_runs = still and not any(standing == "running" for standing, _ in others)
+        if nobody_runs and len(self._codes) + sum(ended for _, ended in others) > 0:
+            for rank, worker in left.items():
+                self._say(f"rank {rank} (process {worker.pid}) is stopped and nobody else is left; it is killed")
                 worker.kill()
 
+    # The launchers of several hosts.
+
+    def _publish(self, standing: str) -> None:
+        if self._hosts > 1:
+            self._looks += 1
+            self._tell(f"host/{self._node}", f"{standing} {len(self._codes)} {self._looks}")
+
+    def _other_hosts(self) -> list[tuple[str, int]]:
+        """Of each how its workers are, and how many have ended; one that has said nothing yet counts as running."""
+        said = [self._hear(f"host/{node}") or "running 0 0" for node in range(self._hosts) if node != self._node]
+        return [(words.split()[0], int(words.split()[1])) for words in said]
+
+    def _await_other_hosts(self) -> None:
+        heard: dict[int, tuple[str | None, float]] = {}
+        waiting = set(range(1, self._hosts))
+        while waiting and self._signals == 0:
+            for node in list(waiting):
+                words, now = self._hear(f"host/{node}"), time.monotonic()
+                if node not in heard or heard[node][0] != words:
+                    heard[node] = words, now
+                if (words or "").startswith("done"):
+                    waiting.remove(node)
+                elif now - heard[node][1] > LOST_SECONDS:
+                    self._say(f"host {node} has not been heard of for {LOST_SECONDS:g} s; it is not waited for")
+                    waiting.remove(node)
+            time.sleep(POLL_SECONDS)
+
+    # The store, whose host may be gone: the workers then go on as long as they do not need it.
+
+    def _tell(self, name: str, words: str) -> None:
+        if self._marks is not None:
+            try:
+                self._marks.set(name, words)
+            except RuntimeError as error:
+                self._lose_store(error)
+
+    def _hear(self, name: str) -> str | None:
+        if self._marks is not None:
+            try:
+                return self._marks.get(name)
+            except RuntimeError as error:
+                self._lose_store(error)
+        return None
+
+    def _lose_store(self, error: RuntimeError) -> None:
+        self._marks = None
+        words = str(error).splitlines()[0]
+        self._say(f"the store on the first host is lost, so that no more workers can be ({words})")
+
+    def _say(self, words: str) -> None:
+        print(f"isochron: {words}", file=sys.stderr, flush=True)
+
     def signal(self, number: int, frame: FrameType | None) -> None:
+        """The first one is for the workers; a second one ends them."""
+        self._signals += 1
         for worker in self.workers.values():
             if worker.poll() is None:
-                worker.send_signal(number)
+                worker.send_signal(number if self._signals == 1 else signal.SIGKILL)
+                worker.send_signal(signal.SIGCONT)  # who is stopped would not hear it
 
 
 def main(words: list[str] | None = None) -> int:
-    launcher = Launcher(parse(words))
+    options = parse(words)
+    try:
+        launcher = Launcher(options)
+    except Error as error:
+        print(f"isochron: {error}", file=sys.stderr)
+        return 2
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, launcher.signal)
     return launcher.run()

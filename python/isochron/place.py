@@ -21,30 +21,35 @@ class Place:
     launcher: str  # "torchrun", "slurm", "open mpi"
     address: str  # where the workers meet; empty: the launcher does not say
     port: int
+    one_host: bool = False  # all workers are on this host, as far as the launcher says
 
 
 def find_place(variables: Mapping[str, str] = os.environ) -> Place | None:
     """None: alone. Raises ValueError naming a variable that is no number or out of range."""
     if "RANK" in variables and "WORLD_SIZE" in variables:
-        return _place(variables, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "", 0)
+        local = variables.get("LOCAL_WORLD_SIZE") == variables["WORLD_SIZE"]
+        return _place(variables, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "", 0, local)
     if "SLURM_PROCID" in variables:
         size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in variables else "SLURM_NTASKS"
         hosts = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_NODELIST", "")
         step = variables.get("SLURM_JOB_ID", "") + "." + variables.get("SLURM_STEP_ID", "")
-        return _place(variables, "slurm", "SLURM_PROCID", size, "SLURM_LOCALID", first_host(hosts), _port(step))
+        local = (variables.get("SLURM_STEP_NUM_NODES") or variables.get("SLURM_NNODES")) == "1"
+        first = first_host(hosts)
+        return _place(variables, "slurm", "SLURM_PROCID", size, "SLURM_LOCALID", first, _port(step), local)
     if "OMPI_COMM_WORLD_RANK" in variables:
         local = variables.get("OMPI_COMM_WORLD_LOCAL_SIZE") == variables.get("OMPI_COMM_WORLD_SIZE")
         run = variables.get("PMIX_NAMESPACE") or variables.get("OMPI_MCA_ess_base_jobid", "")
         return _place(
             variables, "open mpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-            "127.0.0.1" if local else "", _port(run),
+            "127.0.0.1" if local else "", _port(run), local,
         )  # fmt: skip
     return None
 
 
 def _place(
-    variables: Mapping[str, str], launcher: str, rank: str, size: str, local: str, address: str, port: int
-) -> Place:
+    variables: Mapping[str, str], launcher: str, rank: str, size: str, local: str, address: str, port: int,
+    one_host: bool,
+) -> Place:  # fmt: skip
     place = Place(
         rank=_whole(variables, rank),
         size=_whole(variables, size),
@@ -52,6 +57,7 @@ def _place(
         launcher=launcher,
         address=variables.get("MASTER_ADDR") or address,
         port=_whole(variables, "MASTER_PORT") if variables.get("MASTER_PORT") else port,
+        one_host=one_host,
     )
     if place.rank >= place.size:
         raise ValueError(f"{rank} is {place.rank}; permitted: below {size}, {place.size}")

@@ -1,6 +1,24 @@
 """Real processes that die, stop or run out of memory in the middle of a step."""
 
+import json
+import os
+import random
 import socket
+import subprocess
+
+import pytest
+
+import isochron
+from ranks import Ranks
+
+
+def check_ledger(log):
+    """The program proves from the run log that every sample counts once."""
+    program = os.environ.get("ISOCHRON_PROGRAM")
+    if not program:
+        pytest.skip("ISOCHRON_PROGRAM is not set")
+    done = subprocess.run([program, "ledger", log], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def check_survivors(results):
@@ -36,6 +54,105 @@ def test_a_stopped_worker_is_put_out(trio):
         assert result["events"] == [("evicted", 2)]
 
 
+@pytest.mark.parametrize("moment", ["groups", "between groups", "connected", "rebuilding"])
+def test_a_second_worker_may_be_lost_while_the_others_come_together(nursery, moment):
+    ranks = Ranks(nursery, 4)
+    try:
+        ranks.start("survive_twice", victim=1, second=3, moment=moment)
+        assert ranks.connections[0].poll(120)  # long before the time-out
+        results = [ranks.result(rank) for rank in (0, 2)]
+        check_survivors(results)
+        for result in results:
+            assert result["members"] == 2
+            assert sorted(result["events"]) == [("death", 1), ("death", 3)]
+    finally:
+        ranks.close()
+
+
+def test_a_worker_may_be_lost_while_another_gets_the_state(trio):
+    trio.start("lost_in_transfer")
+    results = [trio.result(rank) for rank in (0, 1)]
+    check_survivors(results)
+    for result in results:
+        assert result["members"] == 2
+        assert result["events"] == [("death", 2)]
+
+
+def test_an_error_of_ones_own_is_not_taken_for_a_lost_worker_by_its_words(trio):
+    for result in trio.run("own_error"):
+        assert result["kind"] == "RuntimeError" and result["words"].startswith("gloo: connection reset by peer")
+        assert result["calls"] == [0, 1, 2]
+
+
+def test_a_sample_that_always_fails_stops_all_workers_with_its_number(trio):
+    for result in trio.run("spoiled", bad=[31], on_bad_sample="stop"):
+        assert result["kind"] == "SampleError" and result["sample"] == 31
+        assert result["words"].startswith("sample 31 of the dataset failed with ValueError: no picture at 31")
+
+
+def test_a_sample_that_fails_out_of_step_is_named_to_all_workers(trio):
+    for words in trio.run("spoiled_out_of_step", bad=[31]):
+        assert words.startswith("sample 31 of the dataset failed with ValueError: no picture at 31")
+
+
+def test_on_bad_sample_is_refused_where_it_cannot_be_kept(alone):
+    (refusals,) = alone.run("skipping_refused")
+    assert refusals == [
+        "on_bad_sample is 'ask'; permitted: stop, skip",
+        "on_bad_sample is 'skip' with sync 'asp'; permitted: stop, or with sync 'bsp'",
+        "on_bad_sample is 'skip' in a job that is not elastic; permitted: stop (see elastic=)",
+        "the dataset is iterable with on_bad_sample 'skip'; permitted: one with __getitem__",
+    ]
+
+
+def test_what_others_write_into_the_store_is_as_if_it_were_not_there():
+    import torch.distributed as dist
+
+    from isochron.torch.sealed import SealedStore
+
+    store, chance = dist.HashStore(), random.Random(3)
+    ours, theirs = SealedStore(store, b"the job's key"), SealedStore(store, b"another one")
+    theirs.set("evicted/1", "{}")
+    assert ours.get("evicted/1") is None
+    ours.set("dead/1", "by the launcher")
+    assert (ours.get("dead/1"), theirs.get("dead/1")) == ("by the launcher", None)
+    store.set(ours._name("evicted/1"), store.get(ours._name("dead/1")))  # a true word, in another place
+    assert ours.get("evicted/1") is None
+    for _ in range(200):
+        store.set(ours._name("evicted/1"), chance.randbytes(chance.randrange(0, 100)))
+        assert ours.get("evicted/1") is None
+    store.set(ours._name("members"), b"\xff" * 50)
+    with pytest.raises(isochron.Error, match="not of this job has written members into the store"):
+        ours.agree("members", "[0, 1]")
+    assert ours.agree("other", "[0]") == ours.agree("other", "[1]") == "[0]"
+    with pytest.raises(isochron.Error, match="nobody of the job has written evicted/1"):
+        ours.wait("evicted/1", 0.1)
+
+
+@pytest.mark.parametrize(("num_workers", "accumulate"), [(0, 1), (2, 1), (0, 2)])
+def test_samples_that_fail_are_skipped_and_the_mean_is_over_the_others(trio, tmp_path, num_workers, accumulate):
+    bad = [3, 31, 77, 78, 140]
+    log = tmp_path / "run.jsonl"
+    results = trio.run("spoiled", bad=bad, on_bad_sample="skip", num_workers=num_workers, accumulate=accumulate,
+                       log=str(log))  # fmt: skip
+    for result in results:
+        assert result["kind"] == "none" and result["size"] == 3
+        assert result["far"] < 1e-9  # from the mean over the samples that there are
+        assert result["complete"]
+        told = [words for event, words in result["events"] if event == "skipped"]
+        assert sorted(int(words.split("sample ")[1].split()[0]) for words in told) == bad
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert sum(line["type"] == "event" and line["event"] == "skipped" for line in lines) == len(bad)
+    check_ledger(log)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_worker_alone_skips_samples_that_fail(alone, accumulate):
+    (result,) = alone.run("spoiled", bad=[3, 77], on_bad_sample="skip", accumulate=accumulate)
+    assert result["kind"] == "none" and result["far"] < 1e-9 and result["complete"]
+    assert [event for event, _ in result["events"] if event == "skipped"] == ["skipped"] * 2
+
+
 def test_memory_that_runs_out_costs_one_worker_its_ceiling_and_nobody_a_sample(trio):
     results = trio.run("survive", how="memory", victim=2, when=4)
     check_survivors(results)
@@ -56,8 +173,6 @@ def test_memory_may_run_out_several_times_in_a_row(trio):
 
 
 def test_a_time_out_names_rank_and_host(nursery):
-    from ranks import Ranks
-
     ranks = Ranks(nursery, 2)
     try:
         ranks.start("late")
@@ -77,8 +192,9 @@ def test_who_comes_while_another_worker_decides_is_not_put_out():
     import torch.distributed as dist
 
     from isochron.torch.peers import Meeting, Peer
+    from isochron.torch.sealed import SealedStore
 
-    store = dist.HashStore()
+    store = SealedStore(dist.HashStore(), b"of this test")
     me = Peer.here(0)
     with subprocess.Popen(["sleep", "60"]) as process:
         try:

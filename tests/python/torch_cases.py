@@ -15,6 +15,16 @@ import torch_models as models
 from isochron._core import Sampler
 from isochron.torch.batch_norm import Statistics, make_exact
 from torch_async_cases import *  # noqa: F403
+from torch_failure_cases import (  # noqa: F401
+    late,
+    lost_in_transfer,
+    own_error,
+    skipping_refused,
+    spoiled,
+    spoiled_out_of_step,
+    survive,
+    survive_twice,
+)
 from torch_feature_cases import *  # noqa: F403
 
 

@@ -347,69 +347,6 @@ def balance(steps=15):
 # Failures.
 
 
-def survive(how, victim, when, steps=12, timeout=300.0, accumulate=1, holds=3):
-    """Trains while something happens to one rank; where the others end against one process, and what they saw."""
-    import os
-    import signal
-
-    events = []
-    job = isochron.Job(global_batch=24, timeout=timeout, policy="static", weight=3.0 - dist.get_rank(),
-                       on_event=events.append, reseed=False)  # fmt: skip
-    model = models.make("cnn")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    model, optimizer = job.prepare(model, optimizer)
-    me = dist.get_rank()
-    seen = []
-    for x, y in job.loader(models.Images(size=24 * steps)):
-        limit = holds if how == "memory" and me == victim and job.step >= when else 10**9
-
-        def loss(x=x, y=y, limit=limit):
-            output = model(x)
-            if len(x) > limit:
-                torch.empty(2**60)  # more than there is
-            return models.loss_of(output, y)
-
-        if me == victim and job.step == when and how in ("KILL", "STOP"):
-            model(x)  # in the middle of a step
-            os.kill(os.getpid(), getattr(signal, f"SIG{how}"))
-        step = job.step
-        with job.accumulate(accumulate) as last:
-            if job.backward(loss):
-                seen.append((step, len(x)))
-        if last:
-            optimizer.step()
-            optimizer.zero_grad()
-    complete = job.ledger.complete
-    members = job.size
-    with contextlib.suppress(Exception):
-        job.close()
-    import torch_cases
-
-    mine = torch_cases.flat(model)
-    alone = torch_cases.train_alone(
-        "cnn", steps, 24, torch.float64, accumulate=accumulate, dataset=models.Images(size=24 * steps)
-    )
-    return {"far": (mine - alone).abs().max().item(), "complete": complete, "members": members, "seen": seen,
-            "events": [(event.event, event.worker) for event in events]}  # fmt: skip
-
-
-def late(timeout=12.0):
-    """Rank 1 stops; what rank 0 is told where nobody may be left behind."""
-    import os
-    import signal
-
-    job = isochron.Job(global_batch=12, timeout=timeout, elastic=False)
-    model = job.prepare(small_model())
-    try:
-        for x, _ in job.loader(Sentences()):
-            if job.rank == 1 and job.step == 1:
-                os.kill(os.getpid(), signal.SIGSTOP)
-            job.backward(model(x).square().mean())
-    except isochron.PeerError as error:
-        return {"kind": type(error).__name__, "words": str(error), "ranks": error.ranks, "hosts": error.hosts}
-    return None
-
-
 def example(path, arguments):
     """Runs a script as a user would; what it printed last."""
     import io

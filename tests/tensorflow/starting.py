@@ -1,13 +1,18 @@
 """How a worker finds out who and where it is."""
 
 import difflib
+import contextlib
 import json
 import os
 import pathlib
+import random
+import resource
 import runpy
+import socket
 import subprocess
 import sys
 import threading
+import time
 
 import parity
 from running import make_job
@@ -61,6 +66,85 @@ def meeting(folder):
                   json.dumps({**config, "task": {"type": "worker", "index": 2}})):  # fmt: skip
         error = found([{"TF_CONFIG": wrong}])[0]
         assert isinstance(error, ValueError) and "TF_CONFIG" in str(error), error
+
+
+def listeners(port):
+    """Addresses on which this host listens at that port, as the kernel writes them."""
+    lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
+    rows = [line.split() for line in lines]
+    return [row[1].partition(":")[0] for row in rows if row[3] == "0A" and int(row[1].partition(":")[2], 16) == port]
+
+
+def hostile_words():
+    chance = random.Random(5)
+    yield from (b'{"rank": 1, "address": "stranger:1"}\n', b"\xff\xfe\n", b"[" * 4000 + b"\n", b'{"rank":"\\ud800"}\n',
+                b"news of a stranger\n", b"\n", b"", b"\xff\xff\xff\xff")  # fmt: skip
+    for _ in range(30):
+        yield chance.randbytes(chance.choice([1, 32, 36, 100, 4000]))
+
+
+def knock_with_everything(port):
+    """What a stranger may try: nonsense, too much of it, and silence. Returns the silent ones."""
+    for said in hostile_words():
+        with socket.create_connection(("127.0.0.1", port), 10) as stranger, contextlib.suppress(OSError):
+            stranger.sendall(said)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with socket.create_connection(("127.0.0.1", port), 10) as stranger, contextlib.suppress(OSError):
+        for _ in range(200):
+            stranger.sendall(b"x" * (1 << 20))
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert kilobytes < 50_000, f"{kilobytes} kB were taken for 200 MB of a stranger"
+    return [socket.create_connection(("127.0.0.1", port), 10) for _ in range(100)]
+
+
+def meeting_strangers(folder):
+    """Strangers at the rendezvous are neither heard nor do they end or delay it."""
+    from launch import free_ports
+
+    port = free_ports(1)[0]
+    variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port - 1)}
+    clusters = []
+    first = threading.Thread(target=lambda: clusters.extend(found([{**variables, "RANK": "0"}], 60.0)))
+    first.start()
+    while not listeners(port):
+        time.sleep(0.01)
+    assert listeners(port) == ["0100007F"], listeners(port)
+    silent = knock_with_everything(port)
+    clusters += found([{**variables, "RANK": "1"}], 9.0)  # less than a stranger may take for its hello
+    first.join()
+    assert all(isinstance(cluster, Cluster) for cluster in clusters), clusters
+    assert len({cluster.addresses for cluster in clusters}) == 1, clusters
+    assert all(address.startswith("127.0.0.1:") for address in clusters[0].addresses), clusters
+    for stranger in silent:
+        stranger.close()
+    elsewhere = found([{**variables, "RANK": "1", "MASTER_ADDR": "first.example"}], 1.0)[0]
+    assert isinstance(elsewhere, ValueError) and str(elsewhere).startswith("ISOCHRON_JOB_KEY is not set"), elsewhere
+
+
+def roll_call_strangers(folder):
+    """Nor at the roll call, whose news from others ends a job's work."""
+    from isochron import door
+    from isochron.tensorflow import roll_call
+
+    key = b"of this test alone"
+    listener = door.listen("127.0.0.1")
+    place = {0: listener.getsockname()[:2]}
+    call = roll_call.RollCall(listener, key, 2)
+    try:
+        call.note(7)
+        silent = knock_with_everything(place[0][1])
+        assert roll_call.call(place, key, 9.0) == {0: 7}
+        roll_call.tell(place, b"of another job", "a stranger says so", [1], 0.2)
+        for words, ranks in (("who?", [5]), ("who?", "all"), (3, [1]), ("who?", None)):
+            roll_call._ask(*place[0], key, {"words": words, "ranks": ranks}, 0.2)
+        assert call.heard() is None, call.heard()
+        roll_call.tell(place, key, "task 1 is lost", [1], 9.0)
+        roll_call.tell(place, key, "later news", [0], 9.0)
+        assert call.heard() == ("task 1 is lost", [1]), call.heard()
+        for stranger in silent:
+            stranger.close()
+    finally:
+        call.close()
 
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "tensorflow"
@@ -143,5 +227,6 @@ def async_unclosed(folder):
 
 CASES = {
     case.__name__: case
-    for case in (meeting, examples_before, examples_after, no_torch, reports, heartbeat_is_ours, async_unclosed)
+    for case in (meeting, meeting_strangers, roll_call_strangers, examples_before, examples_after, no_torch, reports,
+                 heartbeat_is_ours, async_unclosed)  # fmt: skip
 }

@@ -12,7 +12,7 @@ constexpr std::int64_t kMostCount = std::int64_t{1} << 60;  // more doubles than
 
 /// The name under which an event is counted: those that nobody knows may hold anything.
 std::string counted_name(const std::string& event) {
-  constexpr std::array<std::string_view, 12> kKnown = {
+  constexpr std::array<std::string_view, 13> kKnown = {
       "death",
       "kill",
       "join",
@@ -23,6 +23,7 @@ std::string counted_name(const std::string& event) {
       "speed",
       "out-of-memory",
       "numbers",
+      "skipped",
       "rollback",
       "resume"};
   return std::ranges::find(kKnown, event) == kKnown.end() ? "other" : event;

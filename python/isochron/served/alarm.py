@@ -49,6 +49,7 @@ class Alarm:
         self.timeout = timeout  # seconds
         self.failure: Failure | None = None
         self._lock = threading.Lock()
+        self._rung = threading.Event()
         self._conditions: list[threading.Condition] = []
 
     def condition(self) -> threading.Condition:
@@ -61,9 +62,14 @@ class Alarm:
         with self._lock:
             if self.failure is None:
                 self.failure = Failure.of(error)
+        self._rung.set()
         for condition in self._conditions:
             with condition:
                 condition.notify_all()
+
+    def listen(self, seconds: float) -> None:
+        """For a moment, whether somebody else has rung."""
+        self._rung.wait(seconds)
 
     def check(self) -> None:
         if self.failure is not None:

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from isochron.errors import Error, PeerError
+from isochron.errors import Error, PeerError, PeerLostError
 from isochron.served.alarm import Alarm, Failure
 from isochron.served.desk import Desk
 from isochron.served.layout import Layout
 from isochron.served.messages import Order, Push, Report
 from isochron.served.network import Link
 from isochron.served.shard import Shard
+
+NEWS_SECONDS = 1.0
 
 
 def _nothing() -> None:
@@ -50,19 +52,19 @@ class Client:
 
     def ask(self, report: Report) -> Order:
         """At the desk, which rank 0 has."""
-        with self._telling_others():
+        with self.telling_others():
             if self._desk is not None:
                 return self._desk.ask(self._rank, report, _nothing)
             self._links[0].send({"do": "ask", "report": report.to_words()})
             return Order.from_words(self._reply(self._links[0])["order"])
 
     def start_pull(self) -> None:
-        with self._telling_others():
+        with self.telling_others():
             for link in self._links.values():
                 link.send({"do": "pull"})
 
     def finish_pull(self) -> None:
-        with self._telling_others():
+        with self.telling_others():
             self._shard.pull(self._rank, self._values_of[self._rank], _nothing)
             for rank, link in self._links.items():
                 self._reply(link)
@@ -70,7 +72,7 @@ class Client:
 
     def start_push(self, push: Push) -> None:
         """What `gradients` hold, which may be overwritten as soon as this returns."""
-        with self._telling_others():
+        with self.telling_others():
             words = {"do": "push", "push": push.to_words()}
             for rank, link in self._links.items():
                 link.send(words, None if push.skipped else self._gradients_of[rank])
@@ -83,7 +85,7 @@ class Client:
         """When all shards have it: the largest staleness."""
         if not self._pushing:
             return 0
-        with self._telling_others():
+        with self.telling_others():
             replies = [self._reply(link) for link in self._links.values()]
             self._pushing = False
             return max([self._own_staleness, *(int(reply["staleness"]) for reply in replies)])
@@ -97,13 +99,15 @@ class Client:
                 return words
 
     @contextmanager
-    def _telling_others(self) -> Iterator[None]:
+    def telling_others(self) -> Iterator[None]:
         """What fails becomes the first failure that is known here. Whoever sees our link close later knows then
         whose fault it was."""
         try:
             self._alarm.check()
             yield
         except Error as error:
+            if isinstance(error, PeerLostError):
+                self._alarm.listen(NEWS_SECONDS)  # who left us may have said why, on its own way to us
             self._alarm.ring(error)
             failure = self._alarm.failure
             assert failure is not None

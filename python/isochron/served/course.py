@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,6 +188,10 @@ class Course:
         place.next_update = update.number + 1
         if update.worker == self._me.id:
             self.last_update = update
+
+    def telling_others(self) -> AbstractContextManager[None]:
+        """An Error inside ends the job on all workers, with the same words."""
+        return self._client.telling_others()
 
     def start_pull(self) -> None:
         self._client.start_pull()

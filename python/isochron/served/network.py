@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import secrets
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
 
-from isochron.errors import Error
+from isochron import door, job_key
 from isochron.served import reach, wire
-from isochron.served.wire import Seat
-
-log = logging.getLogger("isochron")
+from isochron.served.wire import Connection, Seat
 
 
 class Link(Protocol):
@@ -51,40 +46,47 @@ class Network(Protocol):
 
 class Sockets:
     """Collective: all workers make one. `gather` brings everybody's words, `meeting_place` is the host of rank 0 as the
-    others know it. Whoever connects must know a token that only the job's workers have."""
+    others know it. Whoever connects must know a key that only the job's workers have."""
 
     def __init__(
         self, rank: int, gather: Callable[[Any], list[Any]], meeting_place: str | None, timeout: float
     ) -> None:
         self._rank = rank
         self._timeout = timeout
-        self._listener = wire.listen(reach.own_address(gather(reach.machine()), meeting_place))
+        self._listener = door.listen(reach.own_address(gather(reach.machine()), meeting_place))
         address, port = self._listener.getsockname()[:2]
-        words = {"host": socket.gethostname(), "address": address, "port": port, "token": secrets.token_hex(16)}
+        words = {"host": socket.gethostname(), "address": address, "port": port, "secret": job_key.make()}
         everybody = gather(words)
-        self._token = everybody[0].pop("token")
+        self._key = job_key.mixed(everybody[0].pop("secret"))
         self.seats = [Seat(rank, say["host"], say["address"], say["port"]) for rank, say in enumerate(everybody)]
+        self._door: door.Door | None = None
+        self._expected = set(range(len(self.seats))) - {rank}
+        self._lock = threading.Lock()
 
     def serve(self, answer: Callable[[Link], None]) -> None:
-        threading.Thread(target=self._accept, args=(answer,), name="isochron-accept", daemon=True).start()
-
-    def _accept(self, answer: Callable[[Link], None]) -> None:
         """Until everybody is here: nobody can connect after that."""
-        accepted = 1  # this worker itself
-        with self._listener, suppress(OSError):
-            while accepted < len(self.seats):
-                link, _ = self._listener.accept()
-                try:
-                    connection = wire.accept(link, self.seats, self._token, self._timeout)
-                except Error as error:
-                    log.warning("%s", error)
-                    continue
-                accepted += 1
-                name = f"isochron-serve-{connection.seat.rank}"
-                threading.Thread(target=answer, args=(connection,), name=name, daemon=True).start()
+        if not self._expected:
+            self.close(orderly=True)
+            return
+
+        def admit(guest: door.Guest) -> None:
+            rank = guest.hello.get("rank")
+            with self._lock:
+                if type(rank) is not int or rank not in self._expected:
+                    raise ValueError(f"rank is {rank!r}; permitted: {sorted(self._expected)}")
+                guest.answer({"rank": self._rank})
+                self._expected.remove(rank)
+            if not self._expected:
+                self.close(orderly=True)
+            threading.current_thread().name = f"isochron-serve-{rank}"
+            answer(Connection(guest.link, self.seats[rank], self._timeout))
+
+        self._door = door.Door(self._listener, self._key, admit)
 
     def connect(self, rank: int) -> Link:
-        return wire.connect(self.seats[rank], self._rank, self._token, self._timeout)
+        return wire.connect(self.seats[rank], self._rank, self._key, self._timeout)
 
     def close(self, orderly: bool) -> None:
+        if self._door is not None:
+            self._door.close()
         self._listener.close()

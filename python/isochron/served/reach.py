@@ -38,6 +38,14 @@ def own_address(machines: list[str], meeting_place: str | None = None) -> str:
     )
 
 
+def is_loopback(place: str) -> bool:
+    """As it stands: other names may mean loopback on their own host and something else on the others."""
+    try:
+        return place == "localhost" or ipaddress.ip_address(place).is_loopback
+    except ValueError:
+        return False
+
+
 def _source_towards(place: str) -> str:
     """Of a datagram socket, which sends nothing by being connected."""
     with suppress(OSError):

@@ -33,6 +33,8 @@ class Server:
             if not self._closing:
                 if not isinstance(error, PeerError):
                     log.exception("serving %s failed", link.seat)
+                    words = f"{link.seat} sent what cannot be served ({type(error).__name__}: {error})"
+                    error = PeerError(words, [link.seat.rank], [link.seat.host])
                 self._alarm.ring(error)
         finally:
             link.close()

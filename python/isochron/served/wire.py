@@ -1,13 +1,12 @@
 """Frames between two workers: words as JSON, and numbers as they lie in memory.
 
 A frame is the length of its words (4 bytes, big-endian), the words, and a body whose length both sides know or the
-words say. Nothing is pickled, no length is believed beyond its bound, and a connection is good only after its first
-frame has shown the job's token.
+words say. Nothing is pickled, no length is believed beyond its bound, and frames come only after both sides have shown
+that they know the job's key (isochron.door).
 """
 
 from __future__ import annotations
 
-import hmac
 import json
 import socket
 import struct
@@ -16,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from isochron.errors import Error, PeerError, PeerLostError, TimeoutError
+from isochron import door
+from isochron.errors import PeerError, PeerLostError, TimeoutError
 
 _LENGTH = struct.Struct("!I")
 MOST_WORDS = 256 << 20  # bytes; news of a long wait may be many
-MOST_HELLO = 4096  # of a stranger
-HELLO_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,13 @@ class Seat:
 
     def to_words(self) -> dict[str, Any]:
         return asdict(self)
+
+    def words_of(self, text: bytes | bytearray) -> dict[str, Any]:
+        """What that worker sent."""
+        try:
+            return door.read_words(text)
+        except ValueError as error:
+            raise PeerError(f"{self} sent words that cannot be read: {error}", [self.rank], [self.host]) from error
 
 
 class Connection:
@@ -60,7 +65,7 @@ class Connection:
         except OSError as error:
             raise self._named(error) from error
 
-    def receive(self, patient: bool = False, most: int = MOST_WORDS) -> dict[str, Any]:
+    def receive(self, patient: bool = False) -> dict[str, Any]:
         """`patient`: for as long as it takes until a frame begins."""
         head = bytearray(_LENGTH.size)
         self._link.settimeout(None if patient else self._timeout)
@@ -68,17 +73,11 @@ class Connection:
         self._link.settimeout(self._timeout)
         self._fill(memoryview(head)[1:])
         (length,) = _LENGTH.unpack(head)
-        if length > most:
-            raise PeerError(f"{self.seat} sent words of {length} bytes; permitted: {most}", [self.seat.rank])
+        if length > MOST_WORDS:
+            raise PeerError(f"{self.seat} sent words of {length} bytes; permitted: {MOST_WORDS}", [self.seat.rank])
         text = bytearray(length)
         self._fill(memoryview(text))
-        try:
-            words = json.loads(text)
-        except ValueError as error:
-            raise PeerError(f"{self.seat} sent what is no JSON ({error})", [self.seat.rank]) from error
-        if not isinstance(words, dict):
-            raise PeerError(f"{self.seat} sent words that are no object", [self.seat.rank])
-        return words
+        return self.seat.words_of(text)
 
     def receive_into(self, bodies: list[np.ndarray]) -> None:
         for body in bodies:
@@ -104,36 +103,11 @@ class Connection:
         self._link.close()
 
 
-def listen(address: str) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    return socket.create_server((address, 0), family=family, backlog=1024)
-
-
-def connect(seat: Seat, rank: int, token: str, timeout: float) -> Connection:
+def connect(seat: Seat, rank: int, key: bytes, timeout: float) -> Connection:
     """To the worker at `seat`, as the worker of `rank`."""
     try:
-        link = socket.create_connection((seat.address, seat.port), timeout)
+        link, _ = door.knock(seat.address, seat.port, key, {"rank": rank}, timeout)
     except OSError as error:
         words = f"cannot reach {seat} at {seat.address} port {seat.port} within {timeout:g} s ({error})"
         raise PeerLostError(words, [seat.rank], [seat.host]) from error
-    connection = Connection(link, seat, timeout)
-    connection.send({"rank": rank, "token": token})
-    connection.receive(most=MOST_HELLO)
-    return connection
-
-
-def accept(link: socket.socket, seats: list[Seat], token: str, timeout: float) -> Connection:
-    """The other side of connect(). Raises Error for whoever does not know the token, and closes the connection."""
-    stranger = Connection(link, Seat(-1, "unknown host", "", 0), HELLO_SECONDS)
-    try:
-        hello = stranger.receive(most=MOST_HELLO)
-        rank = hello.get("rank")
-        known = hmac.compare_digest(str(hello.get("token")).encode(), token.encode())
-        if not known or type(rank) is not int or not 0 <= rank < len(seats):
-            raise Error("somebody connected who is not of this job")
-        connection = Connection(link, seats[rank], timeout)
-        connection.send({"rank": rank})
-        return connection
-    except BaseException:
-        link.close()
-        raise
+    return Connection(link, seat, timeout)

@@ -2,6 +2,7 @@
 
 TF_CONFIG, as TensorFlow defines it, comes first, then what isochron.place understands. That tells no addresses, so the
 workers meet at the first one, at the port after MASTER_PORT (a launcher may hold the port itself), and exchange theirs.
+That port has a door (isochron.door). Its key is in the environment; on one host a file for this user alone will do.
 """
 
 from __future__ import annotations
@@ -9,10 +10,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import socket
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from isochron import door, job_key
 from isochron.place import Place, find_place
+from isochron.served import reach
+
+_RETRY_SECONDS = 0.05
+_REMOTE = ["one host", "another"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +54,7 @@ def find_cluster(environ: Mapping[str, str], timeout: float) -> Cluster:
             f"MASTER_ADDR is '{place.address}' and MASTER_PORT is {place.port}; permitted: the host of rank 0 and a "
             f"free port there, which {place.launcher} does not tell"
         )
-    return _meet(dataclasses.replace(place, port=place.port + 1), timeout)
+    return _meet(dataclasses.replace(place, port=place.port + 1), job_key.find(environ), timeout)
 
 
 def _from_tf_config(text: str) -> Cluster:
@@ -70,53 +77,104 @@ def _from_tf_config(text: str) -> Cluster:
     return Cluster(index, workers) if len(workers) > 1 else Cluster()
 
 
-def _meet(meeting: Place, timeout: float) -> Cluster:
+def _meet(meeting: Place, key: bytes | None, timeout: float) -> Cluster:
     deadline = time.monotonic() + timeout
+    one_host = meeting.one_host or reach.is_loopback(meeting.address)
+    # Open MPI tells no address: one that is given on one host leads into the namespaces of an emulated cluster.
+    if one_host and (meeting.launcher != "open mpi" or reach.is_loopback(meeting.address)):
+        meeting = dataclasses.replace(meeting, address=reach.LOOPBACK)
+    if key is None and not one_host:
+        raise ValueError(
+            f"{job_key.VARIABLE} is not set, and the workers meet at {meeting.address}; permitted for workers of "
+            f"several hosts: the same secret of {job_key.LEAST} letters or more on all of them"
+        )
     with socket.socket() as held:  # nobody else gets this port before TensorFlow listens on it
         held.bind(("", 0))
         port = held.getsockname()[1]
-        addresses = _host_meeting(meeting, port, deadline) if meeting.rank == 0 else _join(meeting, port, deadline)
+        host_key = job_key.HostKey(f"meeting-{meeting.port}")
+        if meeting.rank == 0:
+            addresses = _host_meeting(meeting, port, key, host_key, deadline)
+        else:
+            addresses = _join(meeting, port, lambda: key or host_key.find(), deadline)
     return Cluster(meeting.rank, tuple(addresses))
 
 
-def _host_meeting(meeting: Place, port: int, deadline: float) -> list[str]:
-    addresses = {0: f"{meeting.address}:{port}"}
-    guests: list[socket.socket] = []
-    try:
-        with socket.create_server(("", meeting.port)) as server:
-            while len(addresses) < meeting.size:
-                server.settimeout(max(0.01, deadline - time.monotonic()))
-                guest, _ = server.accept()
-                guests.append(guest)
-                guest.settimeout(max(0.01, deadline - time.monotonic()))
-                said = json.loads(guest.makefile().readline())
-                addresses[said["rank"]] = said["address"]
-        found = [addresses[rank] for rank in range(meeting.size)]
-        for guest in guests:
-            guest.sendall((json.dumps(found) + "\n").encode())
-        return found
-    except TimeoutError:
-        missing = [rank for rank in range(meeting.size) if rank not in addresses]
-        raise TimeoutError(f"ranks {missing} did not come to {meeting.address}:{meeting.port} in time") from None
-    except OSError as error:
-        raise OSError(f"port {meeting.port}, where the workers meet: {error}; set MASTER_PORT to another") from error
-    finally:
-        for guest in guests:
+class _Guests:
+    """Those who have come, by rank."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._changed = threading.Condition()
+        self._guests: dict[int, door.Guest] = {}
+        self.addresses: dict[int, str] = {}
+
+    def admit(self, guest: door.Guest) -> None:
+        rank, address = guest.hello.get("rank"), guest.hello.get("address")
+        if type(rank) is not int or not 0 < rank < self._size or not isinstance(address, str):
+            raise ValueError(f"rank is {rank!r}; permitted: 1 to {self._size - 1}, with an address")
+        with self._changed:
+            if rank in self._guests:
+                self._guests[rank].close()  # who comes again has lost its connection
+            self._guests[rank], self.addresses[rank] = guest, address
+            self._changed.notify()
+
+    def await_all(self, deadline: float) -> bool:
+        left = max(deadline - time.monotonic(), 0.0)
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self._guests) == self._size - 1, left)
+
+    def answer(self, addresses: list[str]) -> None:
+        for rank, guest in self._guests.items():
+            try:
+                guest.answer({"addresses": addresses})
+            except OSError as error:
+                raise OSError(f"rank {rank} at {self.addresses[rank]} came and was lost: {error}") from error
+
+    def close(self) -> None:
+        for guest in self._guests.values():
             guest.close()
 
 
-def _join(meeting: Place, port: int, deadline: float) -> list[str]:
+def _host_meeting(
+    meeting: Place, port: int, key: bytes | None, host_key: job_key.HostKey, deadline: float
+) -> list[str]:
+    try:
+        local = meeting.address == reach.LOOPBACK
+        interface = reach.LOOPBACK if local else reach.own_address(_REMOTE, meeting.address)
+        listener = door.listen(interface, meeting.port)
+    except OSError as error:
+        raise OSError(f"port {meeting.port}, where the workers meet: {error}; set MASTER_PORT to another") from error
+    guests = _Guests(meeting.size)
+    entrance = door.Door(listener, key or host_key.make(), guests.admit)
+    try:
+        if not guests.await_all(deadline):
+            missing = [rank for rank in range(1, meeting.size) if rank not in guests.addresses]
+            raise TimeoutError(f"ranks {missing} did not come to {meeting.address}:{meeting.port} in time")
+        entrance.close()
+        addresses = {0: f"{meeting.address}:{port}", **guests.addresses}
+        found = [addresses[rank] for rank in range(meeting.size)]
+        guests.answer(found)
+        return found
+    finally:
+        entrance.close()
+        guests.close()
+        if key is None:
+            host_key.remove()
+
+
+def _join(meeting: Place, port: int, find_key: Callable[[], bytes | None], deadline: float) -> list[str]:
     while True:
         left = deadline - time.monotonic()
+        key = find_key()
         try:
-            with socket.create_connection((meeting.address, meeting.port), timeout=max(0.01, left)) as host:
-                address = f"{host.getsockname()[0]}:{port}"
-                host.sendall((json.dumps({"rank": meeting.rank, "address": address}) + "\n").encode())
-                line = host.makefile().readline()
-                if line:
-                    return json.loads(line)
+            if key is not None:
+                link = socket.create_connection((meeting.address, meeting.port), timeout=max(0.01, left))
+                address = f"{link.getsockname()[0]}:{port}"
+                found = door.introduce(link, key, {"rank": meeting.rank, "address": address}, deadline)["addresses"]
+                link.close()
+                return list(map(str, found))
         except OSError:
             pass
         if left <= 0:
             raise TimeoutError(f"rank 0 was not met at {meeting.address}:{meeting.port} in time")
-        time.sleep(0.05)  # it is not listening yet
+        time.sleep(_RETRY_SECONDS)  # it is not listening yet, or has made another key meanwhile

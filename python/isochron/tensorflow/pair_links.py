@@ -110,7 +110,7 @@ class PairLink:
         rest = _padded(length)
         if rest > 0:
             frame = np.concatenate((frame, self._receive(rest, (_HEAD + rest).bit_length(), self._timeout)))
-        return json.loads(frame[_LENGTH.size : _LENGTH.size + length].tobytes())
+        return self.seat.words_of(frame[_LENGTH.size : _LENGTH.size + length].tobytes())
 
     def receive_into(self, bodies: list[np.ndarray]) -> None:
         for number, part in enumerate(_parts(bodies), _FIRST_BODY):

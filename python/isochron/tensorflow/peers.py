@@ -9,14 +9,15 @@ the others, so that all name the same one even if the finder has left by then.
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 import threading
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
+from isochron import door, job_key
 from isochron.errors import Error, PeerError, PeerLostError, TimeoutError
+from isochron.served import reach
 from isochron.tensorflow import roll_call
 from isochron.tensorflow.cluster import Cluster
 from isochron.tensorflow.collectives import Collectives
@@ -36,17 +37,21 @@ class Peers:
     def __init__(self, collectives: Collectives, cluster: Cluster, timeout: float) -> None:
         self._rank, self._timeout = collectives.rank, timeout
         self.hosts: list[str] = [socket.gethostname()]
-        self._others: dict[int, str] = {}
+        self._others: roll_call.Addresses = {}
         self._finding = threading.Lock()
         self._found: tuple[type[PeerError], str, list[int]] | None = None
-        self._roll = roll_call.RollCall() if collectives.size > 1 else None
-        if self._roll is None:
+        self._roll: roll_call.RollCall | None = None
+        if collectives.size == 1:
             return
-        everybody = collectives.gather({"port": self._roll.port, "host": socket.gethostname()})
+        listener = door.listen(reach.own_address(collectives.gather(reach.machine()), cluster.meeting_place))
+        address, port = listener.getsockname()[:2]
+        mine = {"host": socket.gethostname(), "address": address, "port": port, "secret": job_key.make()}
+        everybody = collectives.gather(mine)
         self.hosts = [one["host"] for one in everybody]
-        for rank, one in enumerate(everybody):
-            if rank != self._rank:
-                self._others[rank] = f"{cluster.addresses[rank].rpartition(':')[0]}:{one['port']}"
+        places = {rank: (one["address"], one["port"]) for rank, one in enumerate(everybody)}
+        self._others = {rank: place for rank, place in places.items() if rank != self._rank}
+        self._key = job_key.mixed(everybody[0]["secret"])
+        self._roll = roll_call.RollCall(listener, self._key, collectives.size)
 
     def note(self, step: int) -> None:
         if self._roll is not None:
@@ -54,7 +59,8 @@ class Peers:
 
     def announce(self, words: str, ranks: Sequence[int]) -> None:
         """Tells the others why this job cannot go on, and because of whom."""
-        roll_call.tell(self._others, json.dumps({"words": words, "ranks": list(ranks)}), _ANSWER_SECONDS)
+        if self._others:
+            roll_call.tell(self._others, self._key, words, ranks, _ANSWER_SECONDS)
 
     @contextlib.contextmanager
     def watched(self, what: str) -> Iterator[None]:
@@ -74,11 +80,10 @@ class Peers:
 
     def _find_out(self, failure: tf.errors.OpError) -> tuple[type[PeerError], str, list[int]]:
         assert self._roll is not None
-        steps = roll_call.call(self._others, _ANSWER_SECONDS)
+        steps = roll_call.call(self._others, self._key, _ANSWER_SECONDS)
         heard = self._roll.heard()
-        if heard:
-            news = json.loads(heard)
-            return PeerLostError, news["words"], news["ranks"]
+        if heard is not None:
+            return PeerLostError, *heard
         mine = self._roll.at
         lost = [rank for rank, step in steps.items() if step is None]
         late = [rank for rank, step in steps.items() if step is not None and step < mine]

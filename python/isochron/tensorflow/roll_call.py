@@ -1,78 +1,70 @@
 """Who is still there? TensorFlow's collectives do not say which worker they waited for in vain, so each worker answers
-that question on a port of its own, from a thread that costs nothing until somebody asks."""
+that question on a port of its own, behind a door (isochron.door), from a thread that costs nothing until one asks."""
 
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import socket
-import threading
+from collections.abc import Sequence
+from typing import Any
 
-_PATIENCE = 2.0  # seconds for an asker to say its news
+from isochron import door
+
+Addresses = dict[int, tuple[str, int]]  # of the others, by rank
 
 
 class RollCall:
     """Answers with the step this process is at, and keeps what others say is wrong."""
 
-    def __init__(self) -> None:
-        self._server = socket.create_server(("", 0))
-        self._heard = ""
+    def __init__(self, listener: socket.socket, key: bytes, size: int) -> None:
+        self._size = size
+        self._heard: tuple[str, list[int]] | None = None
         self.at = 0
-        threading.Thread(target=self._answer, daemon=True, name="isochron-roll-call").start()
-
-    @property
-    def port(self) -> int:
-        return self._server.getsockname()[1]
+        self._door = door.Door(listener, key, self._answer)
 
     def note(self, step: int) -> None:
         self.at = step
 
-    def heard(self) -> str:
-        """The first news from others; empty: none."""
+    def heard(self) -> tuple[str, list[int]] | None:
+        """The first news from others: words, and ranks that they are about."""
         return self._heard
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)  # wakes the thread up
-        self._server.close()
+        self._door.close()
 
-    def _answer(self) -> None:
-        while True:
-            try:
-                asker, _ = self._server.accept()
-            except OSError:
-                return
-            with asker, contextlib.suppress(OSError):
-                asker.settimeout(_PATIENCE)
-                asker.sendall(f"{self.at}\n".encode())
-                news = asker.makefile().readline().strip()
-                self._heard = self._heard or news
-                asker.sendall(b"heard\n")
+    def _answer(self, guest: door.Guest) -> None:
+        words, ranks = guest.hello.get("words"), guest.hello.get("ranks")
+        if words is not None:
+            known = range(self._size)
+            if not isinstance(words, str) or not isinstance(ranks, list) or not all(one in known for one in ranks):
+                raise ValueError("news that cannot be read")
+            self._heard = self._heard or (words, ranks)
+        guest.answer({"step": self.at})  # who tells may end after this: the news has arrived
+        guest.close()
 
 
-def call(addresses: dict[int, str], timeout: float) -> dict[int, int | None]:
+def call(addresses: Addresses, key: bytes, timeout: float) -> dict[int, int | None]:
     """The step every worker is at; None for those that do not answer within `timeout` seconds."""
-    return tell(addresses, "", timeout)
+    return _ask_all(addresses, key, {}, timeout)
 
 
-def tell(addresses: dict[int, str], news: str, timeout: float) -> dict[int, int | None]:
-    """The same, and tells them `news`."""
+def tell(addresses: Addresses, key: bytes, words: str, ranks: Sequence[int], timeout: float) -> None:
+    """Why this job cannot go on, and because of whom."""
+    _ask_all(addresses, key, {"words": words[: door.MOST_HELLO // 16], "ranks": list(ranks)}, timeout)
+
+
+def _ask_all(addresses: Addresses, key: bytes, hello: dict[str, Any], timeout: float) -> dict[int, int | None]:
     if not addresses:
         return {}
-    line = " ".join(news.split())
     with concurrent.futures.ThreadPoolExecutor(len(addresses)) as pool:
-        answers = pool.map(lambda address: _ask(address, line, timeout), addresses.values())
+        answers = pool.map(lambda place: _ask(place[0], place[1], key, hello, timeout), addresses.values())
         return dict(zip(addresses, answers, strict=True))
 
 
-def _ask(address: str, news: str, timeout: float) -> int | None:
-    host, _, port = address.rpartition(":")
+def _ask(address: str, port: int, key: bytes, hello: dict[str, Any], timeout: float) -> int | None:
     try:
-        with socket.create_connection((host, int(port)), timeout=timeout) as peer:
-            answers = peer.makefile()
-            step = int(answers.readline())
-            peer.sendall(f"{news}\n".encode())
-            answers.readline()  # who asks may end after this: the news has arrived
-            return step
-    except (OSError, ValueError):
+        link, words = door.knock(address, port, key, hello, timeout)
+    except OSError:
         return None
+    link.close()
+    return words.get("step")

@@ -12,7 +12,16 @@
 docs/pytorch.md has the rest.
 """
 
-from isochron.errors import Error, Interrupted, InvariantError, NumbersError, PeerError, PeerLostError, TimeoutError
+from isochron.errors import (
+    Error,
+    Interrupted,
+    InvariantError,
+    NumbersError,
+    PeerError,
+    PeerLostError,
+    SampleError,
+    TimeoutError,
+)
 from isochron.torch.job import Job
 from isochron.torch.loader import Loader
 from isochron.torch.options import JobOptions
@@ -29,6 +38,7 @@ __all__ = [
     "NumbersError",
     "PeerError",
     "PeerLostError",
+    "SampleError",
     "StepRecord",
     "TimeoutError",
     "WorkerStep",

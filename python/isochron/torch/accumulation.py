@@ -7,7 +7,10 @@ earlier ones are not with the others yet, so a failure takes the whole group bac
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from isochron.torch.source import Source
 
 
 @dataclass
@@ -23,9 +26,10 @@ class Group:
     def begun(self) -> bool:
         return self.done > 0
 
-    def begin(self, steps: int, batch: int, left: int) -> None:
+    def begin(self, steps: int, batch: int, source: Source) -> None:
         self.steps = steps
-        self.samples = min(steps * batch, left)
+        positions = min(steps * batch, source.left())
+        self.samples = positions - source.skipped_between(source.position, source.position + positions)
 
     def is_last(self, step_size: int, left: int) -> bool:
         return self.done + 1 >= self.steps or step_size >= left

@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from isochron._core import mix_key
-from isochron.errors import Error
+from isochron.errors import Error, SampleError
 from isochron.served.course import Course, Place, Together
 from isochron.served.layout import Layout, make_layout
 from isochron.served.messages import Order, Update
@@ -192,7 +192,12 @@ class AsyncJob(Job):
         assert self._course is not None and isinstance(self._source, MapSource)
         self._stopwatch.start()
         self._course.start_pull()
-        batch = self._source.take_positions(order.first, order.last)
+        with self._course.telling_others():
+            try:
+                batch = self._source.take_positions(order.first, order.last)
+            except SampleError:
+                self._course.finish_pull()  # who is still answering would not hear why we leave
+                raise
         self._course.finish_pull()
         self._take_values()
         if self.options.reseed:

@@ -30,7 +30,7 @@ import torch.distributed as dist
 from torch import nn
 
 from isochron._core import Controller, Ledger, MemoryCeilings, Worker, mix_key
-from isochron.errors import Error, NumbersError
+from isochron.errors import Error, SampleError
 from isochron.torch import cluster, collate, environment, state
 from isochron.torch.accumulation import Group
 from isochron.torch.batch_norm import Statistics
@@ -39,10 +39,10 @@ from isochron.torch.memory import is_out_of_memory
 from isochron.torch.options import JobOptions
 from isochron.torch.parallel import Models
 from isochron.torch.rate import LearningRate
-from isochron.torch.recovery import recover
-from isochron.torch.report import EventRecord, Report, StepRecord, check_agreement, digest, make_record
+from isochron.torch.recovery import give_up_sample, recover
+from isochron.torch.report import EventRecord, Report, StepRecord, check_agreement, digest, make_record, refuse_numbers
 from isochron.torch.signals import StopSignal
-from isochron.torch.source import LoaderOptions, Share, Source, make_source
+from isochron.torch.source import LoaderOptions, Share, Source, is_stream, make_source
 from isochron.torch.standing import Standing
 from isochron.torch.stopwatch import KnownSizes, Memory, Stopwatch
 from isochron.torch.trace import Trace
@@ -80,6 +80,7 @@ class Job(Standing):
         self.device = self._choose_device(place)
         self._made_group = self._join(place)
         self._world = World(self.options.timeout, self.options.elastic)
+        self.options.check_skipping(self._world.size, self._world.elastic)
         self._members = self._agree()  # by rank, with the bounds that they gave themselves
         self._next_id = len(self._members)
         self._controller = self._new_controller(self._members)
@@ -115,6 +116,7 @@ class Job(Standing):
         self._waits = 0  # so many of those
         self._known_sizes = KnownSizes(self.device)
         self._failed_batch = 0  # memory did not hold it
+        self._bad_sample: SampleError | None = None  # of this worker's share
         self._attempts = 0  # at the step under way that failed though nobody was lost
         self._record: StepRecord | None = None
         self._stop_wanted = self._stopping = False
@@ -202,6 +204,7 @@ class Job(Standing):
         `dataset` is map-style, or iterable with the same order on all workers. Options: num_workers, collate_fn,
         pin_memory, prefetch_steps (2), worker_init_fn, multiprocessing_context. A job trains on one dataset.
         """
+        self.options.check_dataset(is_stream(dataset))
         if self._source is None:
             self._loader_options = LoaderOptions(**options)
             given = self.options
@@ -244,7 +247,7 @@ class Job(Standing):
             raise ValueError(f"reduction is {reduction!r}; permitted: mean, sum")
         try:
             value = loss() if callable(loss) else loss
-            items = self._my_batch if count is None else float(count)
+            items = self._my_count if count is None else float(count)
             self._compute(value, items, count is not None, reduction, scaler, arguments)
         except Exception as error:
             self.give_up_step(error)
@@ -258,7 +261,7 @@ class Job(Standing):
         assert self._share is not None
         if counted:
             self._group.counts = True
-            self._group.counted += items if self._my_batch else 0.0
+            self._group.counted += items if self._my_count else 0.0
         scaled = loss * self._loss_weight(items, reduction)
         if scaler is not None:
             scaled = scaler.scale(scaled)
@@ -268,7 +271,7 @@ class Job(Standing):
         if self._group.counts and self._synchronises:
             self._divide_by_counts()
         self._finished = self._now()
-        self._loss = loss.detach() if reduction == "mean" else loss.detach() / max(self._my_batch, 1)
+        self._loss = loss.detach() if reduction == "mean" else loss.detach() / max(self._my_count, 1)
         self._items = items
         if self.device.type == "cpu":
             self._send()  # on a GPU, reading times and loss now would wait for it
@@ -287,14 +290,14 @@ class Job(Standing):
             return float(self._world.size)
         if self.options.weighting == "mean":
             return 1.0
-        return items * self._world.size / (self._group.samples or self._share.size)
+        return items * self._world.size / (self._group.samples or sum(self._share.counts))
 
     def _divide_by_counts(self) -> None:
         """Weights were items over samples; only now is it known how many items there are in all. A factor that is the
         same on all workers may come after backward."""
         assert self._share is not None
         items = self._world.sum([self._group.counted])[0]
-        samples = self._group.samples or self._share.size
+        samples = self._group.samples or sum(self._share.counts)
         gradients = [parameter.grad for parameter in self._models.parameters() if parameter.grad is not None]
         if items > 0 and gradients:
             torch._foreach_mul_(gradients, samples / items)
@@ -306,7 +309,7 @@ class Job(Standing):
         if self._phase is Phase.BETWEEN:
             raise Error("weight without a batch of the loader")
         self._scales_itself = True
-        return self._loss_weight(self._my_batch, "mean")
+        return self._loss_weight(self._my_count, "mean")
 
     @contextlib.contextmanager
     def accumulate(self, steps: int) -> Iterator[bool]:
@@ -326,8 +329,8 @@ class Job(Standing):
             raise Error("accumulate() without a batch of the loader")
         left = self._source.left()
         if not self._group.begun:
-            self._group.begin(steps, self.options.global_batch, left)
-            if steps > 1 and self._world.elastic:
+            self._group.begin(steps, self.options.global_batch, self._source)
+            if steps > 1 and (self._world.elastic or self.options.on_bad_sample == "skip"):
                 self._group.beginning = state.place_of(self)
         self._synchronises = self._group.is_last(self._share.size, left)
         with contextlib.nullcontext() if self._synchronises else self._models.unsynchronised():
@@ -369,7 +372,11 @@ class Job(Standing):
                 self._reseed()
             self._rate.apply(self._optimizers, self._decision.learning_rate_factor)
             self._stopwatch.start()
-            share = self._source.take(self._decision.batch_sizes, self._world.rank)
+            try:
+                share = self._source.take(self._decision.batch_sizes, self._world.rank)
+            except SampleError as error:
+                give_up_sample(self, error)
+                continue
             if share is None:
                 break
             self._share = share
@@ -417,7 +424,7 @@ class Job(Standing):
             meetings=self._waits + 1,
             cpu=self._stopwatch.cpu_share(seconds + waited),
             memory=self._memory.share(),
-            count=count if self._my_batch else 0.0,
+            count=count if self._my_count else 0.0,
             decision=digest(self._decision, self._share.epoch, self._share.position),
             stop=1 + signal if signal else float(self._stop_wanted),
         )
@@ -480,13 +487,7 @@ class Job(Standing):
             self._change_workers(self._with_ceilings())
         self._trace.step(self._record)
         if self.options.numbers == "stop":
-            self._refuse_numbers(reports, workers)
-
-    def _refuse_numbers(self, reports: list[Report], workers: list[Worker]) -> None:
-        bad = [(rank, report) for rank, report in enumerate(reports) if report.count and not math.isfinite(report.loss)]
-        if bad:
-            words = ", ".join(f"{workers[rank].name} (rank {rank}, loss {report.loss})" for rank, report in bad)
-            raise NumbersError(f"step {self.step - 1}: the loss is not finite on {words}")
+            refuse_numbers(reports, workers, self.step - 1)
 
     def _note_samples(self) -> None:
         assert self._share is not None and self._ledger is not None and self._source is not None
@@ -518,6 +519,10 @@ class Job(Standing):
 
     def _now(self) -> float:
         return time.perf_counter() - self._began
+
+    @property
+    def _my_count(self) -> int:
+        return self._share.counts[self._world.rank] if self._share is not None else 0
 
     @property
     def _my_batch(self) -> int:

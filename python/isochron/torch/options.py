@@ -19,7 +19,9 @@ class JobOptions(SharedOptions):
     PLACE: ClassVar[str] = "in Python"
     SYNCS: ClassVar[tuple[str, ...]] = ("bsp", "asp", "ssp")
     NUMBERS: ClassVar[tuple[str, ...]] = ("stop", "ignore")  # of a loss, on any worker
+    BAD_SAMPLES: ClassVar[tuple[str, ...]] = ("stop", "skip")
 
+    on_bad_sample: str = "stop"  # at which the dataset fails: the job ends everywhere; "skip": it goes on without it
     reseed: bool = True  # torch.manual_seed by (seed, step, rank) before every step: dropout that a resume repeats
     device: torch.device | str | None = None  # None: the GPU of the local rank if there is one, else the CPU
     backend: str | None = None  # of torch.distributed, if the group is still to be made
@@ -32,12 +34,27 @@ class JobOptions(SharedOptions):
 
     def validate(self) -> None:
         super().validate()
+        if self.on_bad_sample not in self.BAD_SAMPLES:
+            raise ValueError(f"on_bad_sample is {self.on_bad_sample!r}; permitted: {', '.join(self.BAD_SAMPLES)}")
         if not self.asynchronous:
             return
+        if self.on_bad_sample == "skip":
+            raise ValueError(f"on_bad_sample is 'skip' with sync '{self.sync}'; permitted: stop, or with sync 'bsp'")
         if self.elastic:
             raise ValueError(f"elastic is True with sync '{self.sync}'; permitted: with sync 'bsp'")
         if self.ddp:
             raise ValueError(f"ddp is {self.ddp!r} with sync '{self.sync}', which wraps no model; permitted: nothing")
+
+    def check_skipping(self, size: int, elastic: bool) -> None:
+        if self.on_bad_sample == "skip" and size > 1 and not elastic:
+            raise ValueError("on_bad_sample is 'skip' in a job that is not elastic; permitted: stop (see elastic=)")
+
+    def check_dataset(self, stream: bool) -> None:
+        if self.on_bad_sample == "skip" and stream:
+            raise ValueError("the dataset is iterable with on_bad_sample 'skip'; permitted: one with __getitem__")
+
+    def shared(self) -> dict[str, str]:
+        return {**super().shared(), "on_bad_sample": self.on_bad_sample}
 
     def describe(self, id: int) -> Worker:
         return Worker(id, **self.described(id, self.kind))

@@ -6,7 +6,8 @@ is one generation g:
      gone: marked by the launcher, or a process of this host that has ended;
   b) who does neither within the time-out is put out: killed if it is on this host, else by its launcher;
   c) the first to have the whole picture writes the list of members; compare-and-set makes it everybody's.
-A member that is lost after that is missed in the next generation.
+A member that is lost before all have connected is missed in the next generation, which begins at once. Only entries of
+the job's own processes count (sealed.py): nobody else can have a worker put out.
 """
 
 from __future__ import annotations
@@ -21,11 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
-
 from isochron.errors import PeerLostError
-
-POLL_SECONDS = 0.02
+from isochron.torch.sealed import POLL_SECONDS, SealedStore
 
 
 @dataclass(frozen=True)
@@ -49,20 +47,17 @@ class Peer:
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
-    @staticmethod
-    def from_json(text: str) -> Peer:
-        return Peer(**json.loads(text))
 
-
-def has_ended(process: int) -> bool:
-    """Whether a process of this host is gone, or dead and not buried yet."""
+def state_of(process: int) -> str:
+    """The kernel's letter for a process of this host: X if it is gone, Z if it is dead and not buried yet, T if it is
+    stopped; ? if nobody knows."""
     try:
         with open(f"/proc/{process}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] in "ZX"
-    except FileNotFoundError:
-        return True
+            return file.read().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
     except OSError:
-        return False
+        return "?"
 
 
 def names_of(peers: list[Peer]) -> str:
@@ -72,22 +67,17 @@ def names_of(peers: list[Peer]) -> str:
 class Meeting:
     """The store as the workers of a job use it to find each other again."""
 
-    def __init__(self, store: dist.Store, marks: dist.Store, me: Peer, timeout: float) -> None:
+    def __init__(self, store: SealedStore, marks: SealedStore, me: Peer, timeout: float) -> None:
         self._store = store
         self._marks = marks  # of the dead and the evicted: the launcher's
         self._me = me
         self._timeout = timeout
         self.generation = 0
 
-    def introduce(self, members: list[int]) -> list[Peer]:
-        """Everybody's description, by rank; waits for all."""
-        self._store.set(f"peer/{self._me.rank}", self._me.to_json())
-        return [Peer.from_json(self._store.get(f"peer/{rank}").decode()) for rank in members]
-
     def is_gone(self, peer: Peer) -> bool:
-        if self._marks.check([f"dead/{peer.rank}"]) or self._is_evicted(peer):
+        if self._marks.get(f"dead/{peer.rank}") is not None or self._is_evicted(peer):
             return True
-        return peer.machine == self._me.machine and has_ended(peer.process)
+        return peer.machine == self._me.machine and state_of(peer.process) in "ZX"
 
     def gather(
         self, members: list[Peer], standing: dict[str, Any], suspects: tuple[int, ...] = ()
@@ -104,25 +94,29 @@ class Meeting:
         for peer in silent:
             self._evict(peer)
         here = [peer.rank for peer in members if self._is_here(peer, prefix) and not self._is_evicted(peer)]
-        decided = json.loads(self._store.compare_set(f"{prefix}members", "", json.dumps(here)))
+        decided = json.loads(self._store.agree(f"{prefix}members", json.dumps(here)))
         if self._me.rank not in decided:
             raise PeerLostError(f"{self._me} was put out of the job by the others, whom it kept waiting")
-        standings = {rank: json.loads(self._store.get(f"{prefix}here/{rank}")) for rank in decided}
+        standings = {rank: json.loads(self._store.wait(f"{prefix}here/{rank}", self._timeout)) for rank in decided}
         late = [peer for peer in members if self._is_evicted(peer)]
         return [peer for peer in members if peer.rank in decided], standings, late
 
+    def is_whole(self, whole: bool) -> bool:
+        """Whether this generation counts, in the words of whoever was the first to know: then it does for all."""
+        return self._store.agree(f"{self.generation}/whole", "yes" if whole else "no") == "yes"
+
     def _is_here(self, peer: Peer, prefix: str) -> bool:
-        return self._store.check([f"{prefix}here/{peer.rank}"])
+        return self._store.get(f"{prefix}here/{peer.rank}") is not None
 
     def _is_evicted(self, peer: Peer) -> bool:
-        return self._marks.check([f"evicted/{peer.rank}"])
+        return self._marks.get(f"evicted/{peer.rank}") is not None
 
     def _await(self, members: list[Peer], prefix: str) -> list[Peer]:
         """Who is neither here nor gone when the time is over; nobody if somebody else has decided, whose list may name
         one that came a moment after we looked."""
         deadline = time.monotonic() + self._timeout
         waiting = list(members)
-        while not self._store.check([f"{prefix}members"]):
+        while self._store.get(f"{prefix}members") is None:
             waiting = [peer for peer in waiting if not self._is_here(peer, prefix) and not self.is_gone(peer)]
             if not waiting or time.monotonic() > deadline:
                 return waiting
@@ -141,6 +135,6 @@ class Meeting:
         deadline = time.monotonic() + patience
         waiting = list(members)
         while waiting and time.monotonic() < deadline:
-            waiting = [peer for peer in waiting if not self._store.check([f"roll/{what}/{peer.rank}"])]
+            waiting = [peer for peer in waiting if self._store.get(f"roll/{what}/{peer.rank}") is None]
             time.sleep(POLL_SECONDS)
         return waiting

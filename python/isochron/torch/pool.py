@@ -23,8 +23,9 @@ import torch.multiprocessing
 from torch.utils.data import default_collate
 
 from isochron._core import mix_key
-from isochron.errors import Error
+from isochron.errors import Error, SampleError
 from isochron.torch import collate
+from isochron.torch.memory import is_out_of_memory
 
 TASKS_PER_PROCESS = 4  # in its pipe; more wait here
 
@@ -42,21 +43,32 @@ class Fetcher:
         """With `restore` the generators of this process are as before."""
         before = Generators() if restore or not self._draws else None
         samples = None
-        if before is not None and not self._draws:
-            # Seeding costs more than many a sample, so it is left out until a random number is drawn.
-            samples = [self.dataset[index] for index in indices]
-            self._draws = not before.unchanged()
-        if samples is None or self._draws:
-            samples = self._fetch_seeded(epoch, indices)
-        if before is not None and restore and self._draws:
-            before.restore()
+        try:
+            if before is not None and not self._draws:
+                # Seeding costs more than many a sample, so it is left out until a random number is drawn.
+                samples = [self._get(index) for index in indices]
+                self._draws = not before.unchanged()
+            if samples is None or self._draws:
+                samples = self._fetch_seeded(epoch, indices)
+        finally:
+            if before is not None and restore and self._draws:
+                before.restore()
         return samples if self.collate_fn is not None else default_collate(samples)
+
+    def _get(self, index: int) -> Any:
+        try:
+            return self.dataset[index]
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            words = f"sample {index} of the dataset failed with {type(error).__name__}: {error}"
+            raise SampleError(words, index) from error
 
     def _fetch_seeded(self, epoch: int, indices: list[int]) -> list[Any]:
         samples = []
         for index in indices:
             seed_everything(mix_key([self.seed, epoch, index]))
-            samples.append(self.dataset[index])
+            samples.append(self._get(index))
         return samples
 
     def assemble(self, pieces: list[tuple[Any, int, int]]) -> Any:
@@ -114,7 +126,8 @@ def _serve(fetcher: Fetcher, number: int, init: Callable[[int], None] | None, pi
             except (EOFError, BrokenPipeError, ConnectionResetError):
                 raise
             except Exception as error:
-                pipe.send((ticket, None, (type(error).__name__, str(error), traceback.format_exc())))
+                sample = error.sample if isinstance(error, SampleError) else -1
+                pipe.send((ticket, None, (type(error).__name__, str(error), traceback.format_exc(), sample)))
 
 
 class SamplePool:
@@ -159,13 +172,15 @@ class SamplePool:
         return self._ticket
 
     def collect(self, ticket: int) -> Any:
-        """The piece; waits for it. Raises what the dataset raised, as isochron.Error."""
+        """The piece; waits for it. Raises SampleError where the dataset failed, Error where anything else did."""
         if not self._processes:
             return self._fetcher.fetch(*self._local.pop(ticket), restore=True)
         while ticket not in self._done:
             self._receive()
         piece = self._done.pop(ticket)
         if isinstance(piece, Failure):
+            if piece.sample >= 0:
+                raise SampleError(f"{piece.words}\n{piece.trace}", piece.sample)
             raise Error(f"the dataset failed in a loader process with {piece.name}: {piece.words}\n{piece.trace}")
         return piece
 
@@ -223,5 +238,5 @@ class SamplePool:
 
 
 class Failure:
-    def __init__(self, name: str, words: str, trace: str) -> None:
-        self.name, self.words, self.trace = name, words, trace
+    def __init__(self, name: str, words: str, trace: str, sample: int) -> None:
+        self.name, self.words, self.trace, self.sample = name, words, trace, sample

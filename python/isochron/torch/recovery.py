@@ -4,9 +4,9 @@
      undone: gradients are dropped, running statistics are as before it.
   b) Those that are left meet (peers.py) and make new groups.
   c) Who is behind gets models, optimizers and job from the first of those who are furthest. If nobody knows the reports
-     of the last step, it counts without them.
-  d) Each, by itself, takes the lost ones from the roster, lowers the ceiling of those who ran out of memory and deals B
-     anew.
+     of the last step, it counts without them. Who is lost during b) or c) has them done again without it, by all.
+  d) Each, by itself, takes the lost ones from the roster, lowers the ceiling of those who ran out of memory, skips the
+     samples at which the dataset failed, and deals B anew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from isochron.errors import Error, PeerLostError, TimeoutError
+from isochron.errors import Error, PeerError, PeerLostError, SampleError, TimeoutError
 from isochron.torch import state
 from isochron.torch.memory import release_cached_memory
 from isochron.torch.peers import Peer
@@ -34,32 +34,76 @@ def recover(job: Job, error: BaseException) -> None:
 
     world = job._world
     suspects: tuple[int, ...] = ()
-    if job._failed_batch == 0:
+    if job._failed_batch == 0 and job._bad_sample is None:
         named = world.name_failure(f"step {job.step}", error)
         if not world.elastic or not job._models.can_be_rebuilt or job._attempts >= MOST_ATTEMPTS:
             raise named from error
         log.warning("%s", named)
         suspects = named.ranks if isinstance(named, TimeoutError) else ()
-    computed = job._phase is Phase.COMPUTED and job._synchronises
-    if not computed:
+    if job._phase is not Phase.COMPUTED or not job._synchronises:
         _undo(job)
+        job._phase = Phase.BETWEEN
     job._rate.restore()
     job._exchange = None
-    job._models.let_go()
     _forget_frames(error)
-    world.give_up()
-    if job._failed_batch:
-        release_cached_memory()
-    progress = 2 * job.step + int(computed)
-    standings, lost, late = world.meet({"progress": progress, "failed": job._failed_batch}, suspects)
-    job._phase = Phase.BETWEEN
-    _catch_up(job, progress, {rank: standing["progress"] for rank, standing in standings.items()}, computed)
-    failed = {rank: standing["failed"] for rank, standing in standings.items() if standing["failed"]}
-    job._attempts = 0 if lost or failed else job._attempts + 1
-    _deal_anew(job, lost, late, failed)
-    job._failed_batch = 0
-    job._models.take_up()
-    world.take_waits()
+    while True:
+        job._models.let_go()
+        world.give_up()
+        if job._failed_batch:
+            release_cached_memory()
+        standings, lost, late = world.meet(lambda: _standing(job), lambda stood: _catch_up(job, stood), suspects)
+        job._phase = Phase.BETWEEN
+        failed = {rank: standing["failed"] for rank, standing in standings.items() if standing["failed"]}
+        bad = [SampleError(**standing["bad"]) for standing in standings.values() if standing["bad"]]
+        job._failed_batch, job._bad_sample = 0, None
+        job._attempts = 0 if lost or failed or bad else job._attempts + 1
+        _deal_anew(job, lost, late, failed)
+        if bad and job.options.on_bad_sample == "stop":
+            raise bad[0]
+        _skip_samples(job, bad)
+        try:
+            world._guard("rebuilding the model", job._models.take_up)
+        except PeerError as another:
+            if job._attempts >= MOST_ATTEMPTS:
+                raise
+            log.warning("%s", another)
+            continue
+        world.take_waits()
+        return
+
+
+def _standing(job: Job) -> dict[str, Any]:
+    bad = job._bad_sample
+    told = {"words": str(bad), "sample": bad.sample, "place": bad.place} if bad is not None else None
+    return {"progress": _progress(job), "failed": job._failed_batch, "bad": told}
+
+
+def _progress(job: Job) -> int:
+    from isochron.torch.job import Phase
+
+    return 2 * job.step + int(job._phase is Phase.COMPUTED)
+
+
+def give_up_sample(job: Job, error: SampleError) -> None:
+    """It would fail wherever it is dealt to: so all hear of it before anybody goes on."""
+    if job._world.size == 1 and job.options.on_bad_sample == "skip":
+        _skip_samples(job, [error])
+    elif job._world.size > 1 and job._world.elastic and job._models.can_be_rebuilt:
+        job._bad_sample = error
+        recover(job, error)
+    else:
+        raise error
+
+
+def _skip_samples(job: Job, bad: list[SampleError]) -> None:
+    """The same on all workers. The samples count as used, and the mean is over the others."""
+    if bad and job._group.begun:
+        _undo(job)
+    for error in bad:
+        epoch, position = error.place
+        job._source.skip(epoch, position)  # type: ignore[union-attr]
+        words = f"position {position} of epoch {epoch}: {str(error).splitlines()[0]}"
+        job._tell("skipped", job._controller.workers[0].id, words)
 
 
 def _forget_frames(error: BaseException | None) -> None:
@@ -79,10 +123,15 @@ def _undo(job: Job) -> None:
     job._group.end()
 
 
-def _catch_up(job: Job, mine: int, progress: dict[int, int], computed: bool) -> None:
-    furthest = max(progress.values())
-    if computed and mine == furthest:
+def _catch_up(job: Job, standings: dict[int, Any]) -> None:
+    """May be done again, from wherever it was left."""
+    from isochron.torch.job import Phase
+
+    progress = {rank: standing["progress"] for rank, standing in standings.items()}
+    mine, furthest = _progress(job), max(progress.values())
+    if job._phase is Phase.COMPUTED and mine == furthest:
         _finish_unreported(job)
+        job._phase = Phase.BETWEEN
     if min(progress.values()) == furthest:
         return
     ranks = [peer.rank for peer in job._world.members]
@@ -94,6 +143,7 @@ def _catch_up(job: Job, mine: int, progress: dict[int, int], computed: bool) -> 
         state.go_back(job, packed["job"])
         job._record = record
         job._trace.step(record)
+        job._phase = Phase.BETWEEN
 
 
 def _finish_unreported(job: Job) -> None:

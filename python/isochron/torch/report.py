@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, field, fields
 import torch
 
 from isochron._core import Decision, Worker, mix_key
-from isochron.errors import Error
+from isochron.errors import Error, NumbersError
 
 
 @dataclass
@@ -133,3 +133,10 @@ def make_record(
             )
         )
     return record
+
+
+def refuse_numbers(reports: list[Report], workers: list[Worker], step: int) -> None:
+    bad = [(rank, report) for rank, report in enumerate(reports) if report.count and not math.isfinite(report.loss)]
+    if bad:
+        words = ", ".join(f"{workers[rank].name} (rank {rank}, loss {report.loss})" for rank, report in bad)
+        raise NumbersError(f"step {step}: the loss is not finite on {words}")

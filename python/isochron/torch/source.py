@@ -15,6 +15,7 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from isochron._core import MOST_POSITIONS, Ledger, Sampler, deal
+from isochron.errors import Error, SampleError
 from isochron.torch.pool import Fetcher, SamplePool
 
 Interval = tuple[int, int]
@@ -28,6 +29,7 @@ class Share:
     position: int
     size: int  # samples of all workers
     slices: list[Interval]  # by rank
+    counts: list[int]  # by rank: of these samples those that the dataset could give
     batch: Any
     stand_in: bool  # this worker has no samples; its batch counts for nothing
 
@@ -71,7 +73,8 @@ class MapSource:
         self._pool = SamplePool(
             self._fetcher, options.num_workers, options.worker_init_fn, options.multiprocessing_context
         )
-        self._pieces: dict[int, list[_Piece]] = {}  # by epoch
+        self._pieces: dict[int, list[_Piece]] = {}  # by epoch; none holds a position that is skipped
+        self._skipped: dict[int, set[int]] = {}  # positions, by epoch
 
     @property
     def epoch(self) -> int:
@@ -105,13 +108,38 @@ class MapSource:
         epoch, position, size = self.epoch, self.position, self._sampler.step_size
         slices = self._sampler.slices(split)
         first, last = slices[rank]
-        stand_in = first == last
-        batch = self._batch(epoch, 0, min(2, self.samples_per_epoch)) if stand_in else self._batch(epoch, first, last)
+        counts = [high - low - self.skipped_between(low, high) for low, high in slices]
+        stand_in = counts[rank] == 0
+        batch = self._batch(epoch, *self._some()) if stand_in else self._batch(epoch, first, last)
         self._drop_before(epoch, position + size)
         if self._options.num_workers > 0:
             for ahead in range(1, self._options.prefetch_steps + 1):
                 self._prefetch(epoch, position + ahead * sum(split), split, rank)
-        return Share(epoch, position, size, slices, batch, stand_in)
+        return Share(epoch, position, size, slices, counts, batch, stand_in)
+
+    def skip(self, epoch: int, position: int) -> None:
+        """For the rest of that epoch: the sample there is one that the dataset cannot give."""
+        self._skipped.setdefault(epoch, set()).add(position)
+        for piece in list(self._of(epoch)):
+            if piece.first <= position < piece.last:
+                self._forget(epoch, piece)
+
+    def skipped_between(self, first: int, last: int) -> int:
+        """How many of these positions of the present epoch."""
+        return sum(first <= position < last for position in self._skipped.get(self.epoch, ()))
+
+    def _some(self) -> Interval:
+        """Positions of the epoch with two samples that can be had, or one."""
+        skipped = self._skipped.get(self.epoch, set())
+        there = [one for one in range(min(2 + len(skipped), self.samples_per_epoch)) if one not in skipped]
+        if not there:
+            raise Error("the dataset has failed at every sample")
+        return there[0], there[:2][-1] + 1
+
+    def _forget(self, epoch: int, piece: _Piece) -> None:
+        self._of(epoch).remove(piece)
+        if piece.content is None:
+            self._pool.drop(piece.ticket)
 
     def take_positions(self, first: int, last: int) -> Any:
         """Of the present epoch, in a job that is not in step: nobody knows who gets which samples next, so none are
@@ -133,9 +161,24 @@ class MapSource:
             low, high = max(first, piece.first), min(last, piece.last)
             if low < high:
                 if piece.content is None:
-                    piece.content = self._pool.collect(piece.ticket)
+                    piece.content = self._collect(epoch, piece)
                 parts.append((piece.content, low - piece.first, high - piece.first))
         return self._fetcher.assemble(parts)
+
+    def _collect(self, epoch: int, piece: _Piece) -> Any:
+        try:
+            return self._pool.collect(piece.ticket)
+        except SampleError as error:
+            self._of(epoch).remove(piece)
+            for position in range(piece.first, piece.last):
+                if self._lookup_samples(epoch, position, position + 1) == [error.sample]:
+                    error.place = epoch, position
+            raise
+
+    def _lookup_samples(self, epoch: int, first: int, last: int) -> list[int]:
+        if self._lookup.epoch != epoch:
+            self._lookup.seek(epoch, 0)
+        return self._lookup.samples(first, last)
 
     def _of(self, epoch: int) -> list[_Piece]:
         return self._pieces.setdefault(epoch, [])
@@ -163,15 +206,17 @@ class MapSource:
         pieces.sort(key=lambda piece: piece.first)
 
     def _request_gap(self, epoch: int, first: int, last: int) -> None:
+        for position in sorted(self._skipped.get(epoch, ())):
+            if first <= position < last:
+                self._request_gap(epoch, first, position)
+                first = position + 1
         if first >= last:
             return
-        if self._lookup.epoch != epoch:
-            self._lookup.seek(epoch, 0)
         processes = max(self._options.num_workers, 1)
         length = last - first if self._options.num_workers == 0 else min(max(-(-(last - first) // processes), 1), 32)
         for start in range(first, last, length):
             end = min(start + length, last)
-            ticket = self._pool.request(epoch, self._lookup.samples(start, end))
+            ticket = self._pool.request(epoch, self._lookup_samples(epoch, start, end))
             self._of(epoch).append(_Piece(start, end, ticket))
 
     def _drop_before(self, epoch: int, position: int) -> None:
@@ -185,6 +230,7 @@ class MapSource:
             self._pieces[number] = kept
             if not kept:
                 del self._pieces[number]
+        self._skipped = {number: positions for number, positions in self._skipped.items() if number >= epoch}
 
 
 class StreamSource:
@@ -245,7 +291,11 @@ class StreamSource:
         mine = [self._taken[index - self.position] for index in range(*slices[rank])]
         stand_in = not mine
         batch = self._collate(self._taken[:2] if stand_in else mine)
-        return Share(self.epoch, self.position, size, slices, batch, stand_in)
+        counts = [last - first for first, last in slices]
+        return Share(self.epoch, self.position, size, slices, counts, batch, stand_in)
+
+    def skipped_between(self, first: int, last: int) -> int:
+        return 0
 
     def advance(self) -> None:
         self.position += len(self._taken)

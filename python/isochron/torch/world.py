@@ -21,15 +21,23 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from isochron import job_key
 from isochron.errors import PeerError, PeerLostError, TimeoutError
 from isochron.torch.peers import Meeting, Peer, names_of
+from isochron.torch.sealed import SealedStore
 
 log = logging.getLogger("isochron")
 
-# How gloo and the store say that a peer is lost or late; everything else that is a RuntimeError is the user's.
+# How gloo and the store say that a peer is lost or late, in RuntimeErrors without a type of their own.
 _LOST = re.compile(r"gloo[/:]|ProcessGroupGloo|connection (closed|reset) by peer|broken pipe", re.I)
 _LATE = re.compile(r"timed out waiting|application timeout|wait timeout", re.I)
 _jobs = 0
+# Where such an error may come from besides our own exchanges: DDP reduces gradients beneath autograd's engine.
+_TORCH = os.path.dirname(torch.__file__)
+_ORIGINS = (os.path.dirname(__file__), *(os.path.join(_TORCH, part) for part in (
+    "autograd/graph.py", "distributed/", "nn/parallel/")))  # fmt: skip
+FORMING_SECONDS = 15.0  # for new groups: all who are to be in them are here, so that who is late has just been lost
+MOST_FORMINGS = 20
 ROLL_CALL_SECONDS = 10.0  # others notice a time-out later than we do by as much as they were behind
 
 # torch 2.13 gave these new names and warns about the old ones.
@@ -38,9 +46,20 @@ reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.red
 
 
 def is_peer_failure(error: BaseException) -> bool:
+    """Of an error out of the user's own code, what it says proves nothing: it must come from torch's collectives."""
     if isinstance(error, (PeerError, dist.DistError)):
         return True
-    return isinstance(error, RuntimeError) and bool(_LOST.search(str(error)) or _LATE.search(str(error)))
+    if not isinstance(error, RuntimeError) or not _origin(error).startswith(_ORIGINS):
+        return False
+    return bool(_LOST.search(str(error)) or _LATE.search(str(error)))
+
+
+def _origin(error: BaseException) -> str:
+    """The file of the innermost Python function that it went through."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    return frame.tb_frame.f_code.co_filename if frame is not None else ""
 
 
 def _destroy(group: dist.ProcessGroup) -> None:
@@ -49,12 +68,17 @@ def _destroy(group: dist.ProcessGroup) -> None:
             dist.destroy_process_group(group)
 
 
-def _launcher_marks() -> dist.Store | None:
+def _groups() -> list[dist.ProcessGroup]:
+    return list(dist.distributed_c10d._world.pg_names)
+
+
+def _launcher_marks() -> SealedStore | None:
     """Where `python -m isochron.launch` says who is dead."""
-    if "ISOCHRON_LAUNCH" not in os.environ:
+    key = job_key.find()
+    if "ISOCHRON_LAUNCH" not in os.environ or key is None:
         return None
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    return dist.PrefixStore("isochron", dist.TCPStore(address, port, wait_for_workers=False))
+    return SealedStore(dist.TCPStore(address, port, wait_for_workers=False), key)
 
 
 class World:
@@ -77,14 +101,17 @@ class World:
             return
         _jobs += 1
         self.me = Peer.here(dist.get_rank())
-        store = dist.PrefixStore(f"isochron/{_jobs}", dist.distributed_c10d._get_default_store())
-        self._meeting = Meeting(store, _launcher_marks() or store, self.me, timeout)
-        self.members = self._meeting.introduce(list(range(dist.get_world_size())))
-        self._backend = dist.get_backend()
         self._marks: list[Any] = []  # groups of this worker alone
         self._own_groups = "nccl" not in str(dist.get_backend_config()).lower()
         self.elastic = self._own_groups and elastic is not False
-        self._make_groups()
+        self._make_groups(list(range(dist.get_world_size())), 0)
+        # Over the group and not by the store, into which anybody can write: processes of these numbers may be killed.
+        everybody: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(everybody, (self.me, job_key.make()), group=self.control)
+        self.members = [peer for peer, _ in everybody]
+        key = job_key.mixed(f"{_jobs} {everybody[0][1]}")
+        store = SealedStore(dist.distributed_c10d._get_default_store(), key)
+        self._meeting = Meeting(store, _launcher_marks() or store, self.me, timeout)
 
     @property
     def rank(self) -> int:
@@ -94,18 +121,29 @@ class World:
     def size(self) -> int:
         return len(self.members)
 
-    def _make_groups(self) -> None:
-        ranks = [peer.rank for peer in self.members]
-        timeout = timedelta(seconds=self._timeout)
-        first = len(ranks) == dist.get_world_size() and self._meeting.generation == 0
+    def _make_groups(self, ranks: list[int], generation: int) -> None:
+        first = generation == 0
+        timeout = timedelta(seconds=self._timeout if first else min(self._timeout, FORMING_SECONDS))
         # torch names a later group by its members and the number of groups that there are. As many more in every
         # generation as we make keep apart those of the same members, which would find each other's old addresses.
-        while len(self._marks) < 2 * self._meeting.generation:
+        while len(self._marks) < 2 * generation:
             self._marks.append(dist.new_group([self.me.rank], backend="gloo", use_local_synchronization=True))
         # Only the members of a later group can be asked to take part in making it.
         arguments: dict[str, Any] = {"ranks": ranks, "timeout": timeout, "use_local_synchronization": not first}
-        self.control = dist.new_group(backend="gloo", **arguments)
-        self.gradients = dist.new_group(backend="gloo", **arguments) if self._own_groups else dist.group.WORLD
+        known = set(_groups())
+        try:
+            self.control = dist.new_group(backend="gloo", **arguments)
+            self.gradients = dist.new_group(backend="gloo", **arguments) if self._own_groups else dist.group.WORLD
+        except BaseException:
+            for group in set(_groups()) - known:  # half made, they would count in the names of later ones
+                _destroy(group)
+            raise
+        if not first:
+            for made in (self.control, self.gradients):
+                dist.distributed_c10d._set_pg_timeout(timedelta(seconds=self._timeout), made)
+
+    def _make_groups_of_members(self) -> None:
+        self._make_groups([peer.rank for peer in self.members], self._meeting.generation)
 
     def give_up(self) -> None:
         """Makes everybody else fail, too, who waits for this process in one of the groups: gloo closes its connections
@@ -118,22 +156,31 @@ class World:
         gc.collect()
 
     def meet(
-        self, standing: dict[str, Any], suspects: tuple[int, ...]
+        self,
+        stand: Callable[[], dict[str, Any]],
+        settle: Callable[[dict[int, Any]], None],
+        suspects: tuple[int, ...],
     ) -> tuple[dict[int, Any], list[Peer], list[Peer]]:
         """Comes together with those that are left, in groups that work; `suspects` have been waited for already.
-        Returns where each stands, by rank of the default group; who is gone; and who of those was put out for being
-        late."""
-        before = list(self.members)
-        while True:
-            self.members, standings, late = self._meeting.gather(self.members, standing, suspects)
+        `settle` exchanges what is to be exchanged among those who stand as `stand` says, by rank of the default group.
+        Either all go on from here or nobody does: if another one is lost meanwhile, it is all done again without it.
+        Returns where each stood; who is gone; and who of those was put out for being late."""
+        before, put_out = list(self.members), []
+        for _ in range(MOST_FORMINGS):
+            self.members, standings, late = self._meeting.gather(self.members, stand(), suspects)
+            put_out += late
+            whole = True
             try:
-                self._guard("new groups", self._make_groups)
-                self.barrier()
-            except PeerError as error:  # lost another one
+                self._guard("new groups", self._make_groups_of_members)
+                settle(standings)
+                self.barrier()  # who gets through it knows that all have settled
+            except PeerError as error:
                 log.warning("%s", error)
-                self.give_up()
-                continue
-            return standings, [peer for peer in before if peer not in self.members], late
+                whole = False
+            if self._meeting.is_whole(whole):
+                return standings, [peer for peer in before if peer not in self.members], put_out
+            self.give_up()
+        raise PeerLostError(f"{names_of(self.members)} could not connect in {MOST_FORMINGS} attempts")
 
     # Exchanges. All are collective; all raise PeerError naming who is lost or late.
 
@@ -209,9 +256,9 @@ class World:
     def _guard(self, what: str, exchange: Callable[[], Any]) -> Any:
         try:
             return exchange()
-        except RuntimeError as error:
-            if isinstance(error, PeerError) or not is_peer_failure(error):
-                raise
+        except PeerError:
+            raise
+        except RuntimeError as error:  # whatever it says: it is an exchange with the others that failed
             raise self.name_failure(what, error) from error
 
     def name_failure(self, what: str, error: BaseException) -> PeerError:

@@ -1,0 +1,63 @@
+"""A store of torch.distributed that takes words from everybody, used so that only those of the job count.
+
+torch's store asks nobody who he is. So our entries stand under names that one cannot guess without the job's key, and
+count only with an HMAC-SHA256 of name and value: what anybody else writes there is as if it were not there.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from typing import Any
+
+from isochron.errors import Error
+
+POLL_SECONDS = 0.02
+_SEAL = 32  # bytes
+
+
+class SealedStore:
+    """`store` is a torch.distributed.Store; as thread-safe as that. Every call may raise what the store raises when its
+    host is gone."""
+
+    def __init__(self, store: Any, key: bytes) -> None:
+        self._store = store
+        self._key = key
+
+    def set(self, name: str, value: str) -> None:
+        self._store.set(self._name(name), self._sealed(name, value))
+
+    def get(self, name: str) -> str | None:
+        """None: nobody of the job has written it."""
+        key = self._name(name)
+        return self._opened(name, self._store.get(key)) if self._store.check([key]) else None
+
+    def wait(self, name: str, timeout: float) -> str:
+        deadline = time.monotonic() + timeout
+        while (value := self.get(name)) is None:
+            if time.monotonic() > deadline:
+                raise Error(f"nobody of the job has written {name} within {timeout:g} s")
+            time.sleep(POLL_SECONDS)
+        return value
+
+    def agree(self, name: str, value: str) -> str:
+        """The value of whoever was the first to say one: the same for all."""
+        agreed = self._opened(name, self._store.compare_set(self._name(name), "", self._sealed(name, value)))
+        if agreed is None:
+            raise Error(f"somebody who is not of this job has written {name} into the store")
+        return agreed
+
+    def _name(self, name: str) -> str:
+        return f"isochron/{self._digest(b'name', name.encode()).hex()}"
+
+    def _sealed(self, name: str, value: str) -> bytes:
+        data = value.encode()
+        return self._digest(b"value", name.encode() + b"\0" + data) + data
+
+    def _opened(self, name: str, said: bytes) -> str | None:
+        data = bytes(said[_SEAL:])
+        seal = self._digest(b"value", name.encode() + b"\0" + data)
+        return data.decode() if hmac.compare_digest(bytes(said[:_SEAL]), seal) else None
+
+    def _digest(self, what: bytes, data: bytes) -> bytes:
+        return hmac.digest(self._key, what + b"\0" + data, "sha256")

@@ -1,0 +1,342 @@
+"""Ports that workers open: what strangers say there, and that it neither ends nor delays anything."""
+
+import contextlib
+import json
+import random
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import isochron
+from isochron import door, job_key
+from isochron.served import wire
+from isochron.served.alarm import Alarm
+from isochron.served.network import Sockets
+from isochron.served.server import Server
+
+KEY = b"the key of these tests"
+DEEP = b"[" * 4000
+TIMEOUT = 8.0  # less than a stranger may take for its hello
+
+
+class Pair:
+    """Rank 0 serves; its door is at `seat`. Rank 1 is to come."""
+
+    def __init__(self):
+        said, barrier = [None, None], threading.Barrier(2)
+
+        def make(rank):
+            def gather(value):
+                said[rank] = value
+                barrier.wait(60)
+                heard = [dict(one) if isinstance(one, dict) else one for one in said]
+                barrier.wait(60)
+                return heard
+
+            return Sockets(rank, gather, None, TIMEOUT)
+
+        with ThreadPoolExecutor(2) as pool:
+            self.first, self.second = pool.map(make, range(2))
+        self.links = []
+        self.come = threading.Event()
+        self.first.serve(self._answer)
+        self.seat = self.first.seats[0]
+
+    def _answer(self, link):
+        self.links.append(link)
+        self.come.set()
+
+    def stranger(self):
+        return socket.create_connection((self.seat.address, self.seat.port), timeout=30)
+
+    def check_that_the_worker_gets_in(self):
+        link = self.second.connect(0)
+        assert self.come.wait(TIMEOUT)
+        link.send({"do": "pull"})
+        assert self.links[0].receive() == {"do": "pull"}
+        link.close()
+
+    def close(self):
+        for link in self.links:
+            link.close()
+        self.first.close(orderly=True)
+        self.second.close(orderly=True)
+
+
+@pytest.fixture
+def pair_of_sockets():
+    pair = Pair()
+    yield pair
+    pair.close()
+
+
+def frame(text):
+    return len(text).to_bytes(4, "big") + text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        frame(b'{"rank":1,"token":"\\ud800"}'),
+        frame(DEEP),
+        frame(b'{"rank":1,"token":"\xff"}'),
+        b"\xff\xff\xff\xff" + b"x" * 100_000,
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\0",
+        b"",
+        bytes(32) + frame(b'{"rank":1}') + bytes(32),
+        bytes(32) + frame(DEEP) + bytes(32),
+    ],
+    ids=["surrogate", "nesting", "no UTF-8", "too long", "HTTP", "cut short", "nothing", "wrong seal", "wrong, deep"],
+)
+def test_nothing_that_a_stranger_says_ends_the_listener(pair_of_sockets, said):
+    with pair_of_sockets.stranger() as stranger, contextlib.suppress(ConnectionError):
+        stranger.sendall(said)
+        stranger.shutdown(socket.SHUT_WR)
+        while stranger.recv(4096):  # until it is shown out
+            pass
+    pair_of_sockets.check_that_the_worker_gets_in()
+
+
+@pytest.mark.parametrize("count", [3, 3 * door.MOST_GUESTS])
+def test_strangers_who_say_nothing_keep_nobody_waiting(pair_of_sockets, count):
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(pair_of_sockets.stranger())
+        pair_of_sockets.check_that_the_worker_gets_in()
+
+
+def test_random_words_of_strangers_do_not_end_it(pair_of_sockets):
+    chance = random.Random(7)
+    for _ in range(200):
+        said = chance.randbytes(chance.choice([1, 31, 36, 64, 68, 100, 5000]))
+        if chance.random() < 0.5:  # a length that may be, and less behind it
+            said = said[:32].ljust(32) + chance.choice([0, 1, 65536, 2**31]).to_bytes(4, "big") + said
+        with pair_of_sockets.stranger() as stranger, contextlib.suppress(ConnectionError):
+            stranger.sendall(said)
+    pair_of_sockets.check_that_the_worker_gets_in()
+
+
+def test_a_worker_comes_in_once_and_under_its_own_rank(pair_of_sockets):
+    for rank in (0, 2, -1, True, "1", None, [1]):
+        with pytest.raises(OSError):
+            door.knock(pair_of_sockets.seat.address, pair_of_sockets.seat.port, pair_of_sockets.first._key,
+                       {"rank": rank}, 0.2)  # fmt: skip
+    pair_of_sockets.check_that_the_worker_gets_in()
+    with pytest.raises(isochron.PeerLostError, match="cannot reach rank 0"):
+        pair_of_sockets.second.connect(0)
+
+
+@contextlib.contextmanager
+def opened(admit, key=KEY):
+    entrance = door.Door(door.listen("127.0.0.1"), key, admit)
+    try:
+        yield entrance
+    finally:
+        entrance.close()
+
+
+def echo(guest):
+    guest.answer({"heard": guest.hello})
+    guest.close()
+
+
+def visit(entrance, hello, seconds=5.0):
+    link, answer = door.knock("127.0.0.1", entrance.port, KEY, hello, seconds)
+    link.close()
+    return answer
+
+
+def test_who_knows_the_key_is_heard_whatever_it_says():
+    words = {"text": "\ud800 ü", "numbers": [1, 2.5, None], "long": "x" * 60_000}
+    with opened(echo) as entrance:
+        assert visit(entrance, words) == {"heard": words}
+        with pytest.raises(OSError):
+            visit(entrance, {"long": "x" * door.MOST_HELLO}, 0.2)
+        assert visit(entrance, {}) == {"heard": {}}
+
+
+@pytest.mark.parametrize("text", [DEEP, b"\xff\xfe", b"[]", b"1e999999", b"9" * 5000, b"", b'{"a":'])
+def test_nonsense_from_one_who_knows_the_key_ends_its_connection_alone(text, monkeypatch):
+    with opened(echo) as entrance:
+        with monkeypatch.context() as patch:
+            patch.setattr(door.json, "dumps", lambda words, **_: text.decode("latin-1"))
+            with contextlib.suppress(UnicodeError), pytest.raises(OSError):
+                door.introduce(
+                    socket.create_connection(("127.0.0.1", entrance.port), 5.0), KEY, {}, door.time.monotonic() + 5.0
+                )
+        assert visit(entrance, {"again": 1}) == {"heard": {"again": 1}}
+
+
+def test_another_key_opens_no_door_and_no_other_door_is_taken_for_ours(monkeypatch):
+    heard = []
+
+    def admit(guest):
+        heard.append(guest.hello)
+        echo(guest)
+
+    with opened(admit) as entrance:
+        with pytest.raises(OSError, match="key"):
+            link, _ = door.knock("127.0.0.1", entrance.port, b"some other key", {}, 0.2)
+    assert heard == []
+
+    # A door that pretends: it lets everybody in, and cannot prove that it knows the key.
+    monkeypatch.setattr(door.hmac, "compare_digest", lambda mine, theirs: True)
+    with opened(admit, b"some other key") as entrance:
+        with socket.create_connection(("127.0.0.1", entrance.port), 5.0) as link:
+            monkeypatch.undo()
+            with pytest.raises(OSError, match="not of this job|closed"):
+                door.introduce(link, KEY, {}, door.time.monotonic() + 5.0)
+
+
+class Tapped:
+    """Between a guest and a door: what the guest sends."""
+
+    def __init__(self, port):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.said = bytearray()
+        self._target = port
+        self._thread = threading.Thread(target=self._carry, daemon=True)
+        self._thread.start()
+
+    def _carry(self):
+        guest, _ = self._listener.accept()
+        with guest, socket.create_connection(("127.0.0.1", self._target)) as there:
+            back = threading.Thread(target=self._copy, args=(there, guest, bytearray()), daemon=True)
+            back.start()
+            self._copy(guest, there, self.said)
+            back.join(10)
+
+    @staticmethod
+    def _copy(source, sink, kept):
+        with contextlib.suppress(OSError):
+            while part := source.recv(4096):
+                kept += part
+                sink.sendall(part)
+            sink.shutdown(socket.SHUT_WR)
+
+    def close(self):
+        self._thread.join(10)
+        self._listener.close()
+
+
+def test_the_key_does_not_travel_and_a_recorded_visit_opens_nothing():
+    heard = []
+
+    def admit(guest):
+        heard.append(guest.hello)
+        echo(guest)
+
+    with opened(admit) as entrance:
+        tapped = Tapped(entrance.port)
+        link, _ = door.knock("127.0.0.1", tapped.port, KEY, {"rank": 1}, 5.0)
+        link.close()
+        tapped.close()
+        assert KEY not in tapped.said and b'"rank":1' in tapped.said
+        with socket.create_connection(("127.0.0.1", entrance.port), 5.0) as link:
+            link.sendall(tapped.said)
+            with contextlib.suppress(ConnectionError):
+                assert len(link.recv(4096)) == 32  # another challenge
+                assert link.recv(4096) == b""
+        assert heard == [{"rank": 1}]
+
+
+def test_who_speaks_slowly_has_the_same_time_as_others(monkeypatch):
+    monkeypatch.setattr(door, "HELLO_SECONDS", 0.5)
+    with opened(echo) as entrance, socket.create_connection(("127.0.0.1", entrance.port), 30.0) as link:
+        with pytest.raises(ConnectionError):
+            while True:
+                link.sendall(b"x")  # every byte in time, all of them not
+                threading.Event().wait(0.05)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o600])
+def test_a_key_file_is_for_its_owner_alone(tmp_path, mode):
+    path = tmp_path / "key"
+    path.write_text("0123456789abcdef\n")
+    path.chmod(mode)
+    if mode == 0o600:
+        assert job_key.read(str(path)) == "0123456789abcdef"
+    else:
+        with pytest.raises(ValueError, match=f"mode 0{mode:o}; permitted: a file of your own that nobody else can"):
+            job_key.read(str(path))
+
+
+def test_short_keys_are_refused_without_being_told(tmp_path):
+    with pytest.raises(ValueError, match="ISOCHRON_JOB_KEY has 6 letters; permitted: a secret of 16") as refused:
+        job_key.find({"ISOCHRON_JOB_KEY": "secret"})
+    assert "'secret'" not in str(refused.value)
+    assert job_key.mixed("a", {"ISOCHRON_JOB_KEY": "x" * 16}) != job_key.mixed("a", {})
+
+
+def test_workers_of_one_host_share_a_key_by_a_file_for_them_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(job_key.tempfile, "tempdir", str(tmp_path))
+    key = job_key.HostKey("meeting-1")
+    assert key.find() is None
+    made = key.make()
+    assert job_key.HostKey("meeting-1").find() == made
+    (folder,) = tmp_path.iterdir()
+    modes = [path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())]
+    assert modes == [0o700, 0o600]
+    key.remove()
+    assert key.find() is None
+    folder.chmod(0o755)  # somebody else may have put something there
+    with pytest.raises(isochron.Error, match="not a folder of this user alone"):
+        key.make()
+
+
+# After the handshake.
+
+
+def hostile_frames():
+    chance = random.Random(11)
+    yield from (frame(text) for text in (DEEP, b"\xff", b"[]", b"{", b"", json.dumps("words").encode()))
+    yield b"\xff\xff\xff\xff"
+    yield frame(b"x" * 100)[:50]
+    for _ in range(50):
+        yield chance.randbytes(chance.randrange(1, 300))
+
+
+def test_frames_that_are_none_are_errors_that_name_the_sender():
+    for said in hostile_frames():
+        with socket.create_server(("127.0.0.1", 0)) as ends, socket.create_connection(ends.getsockname()) as theirs:
+            link = wire.Connection(ends.accept()[0], wire.Seat(3, "there", "", 0), 5.0)
+            theirs.sendall(said)
+            theirs.shutdown(socket.SHUT_WR)
+            with pytest.raises(isochron.PeerError, match="rank 3 on there"):
+                while True:
+                    link.receive()
+        link.close()
+
+
+class Nowhere:
+    """A network whose only link brings one request."""
+
+    def __init__(self, request):
+        self.request = request
+        self.seat = wire.Seat(3, "there", "", 0)
+
+    def serve(self, answer):
+        answer(self)
+
+    def receive(self, patient=False):
+        return self.request
+
+    def close(self, orderly=True):
+        pass
+
+
+class NoShard:
+    def buffers(self):
+        return []
+
+
+@pytest.mark.parametrize("request_", [{}, {"do": None}, {"do": "push"}, {"do": "push", "push": 3},
+                                      {"do": "alarm", "failure": {}}, {"do": "alarm"}])  # fmt: skip
+def test_requests_that_make_no_sense_ring_the_alarm_with_the_senders_name(request_):
+    alarm = Alarm(5.0)
+    Server(Nowhere(request_), NoShard(), None, alarm)
+    assert alarm.failure is not None and "rank 3 on there" in alarm.failure.words, alarm.failure
