@@ -20,7 +20,7 @@
 #include "isochron/engine/job.h"
 #include "isochron/engine/job_driver.h"
 #include "isochron/engine/job_state.h"
-#include "isochron/engine/known_sizes.h"
+#include "isochron/core/replica/known_sizes.h"
 #include "isochron/engine/learning_rate.h"
 #include "isochron/engine/membership.h"
 #include "isochron/engine/stop_signal.h"
