@@ -151,7 +151,7 @@ void Replica::take_over(const State& state) {
 }
 
 std::vector<EventRecord> Replica::adopt(const Settlement& settlement, int rank, double now) {
-  if (!joined() || 2 * step() + (phase_ == Phase::kComputed ? 1 : 0) != settlement.progress) {
+  if (!controller_ || 2 * step() + (phase_ == Phase::kComputed ? 1 : 0) != settlement.progress) {
     throw OrderError(
         "adopt() was called out of order: this worker is not as far as the others; take over the state of rank " +
         std::to_string(settlement.leader) + " (take_over), or count its last step (finish_unreported), first");
@@ -171,6 +171,7 @@ std::vector<EventRecord> Replica::adopt(const Settlement& settlement, int rank, 
   note_memory_failures(settlement.out_of_memory, now, events);
   members_ = settlement.workers;
   rank_ = rank;
+  joined_ = true;
   next_id_ = settlement.next_id;
   // The moments of the last step are known to those alone who took part in it, and of all of those.
   moments_known_ = moments_known_ && gone.empty() && settlement.behind.empty();

@@ -71,6 +71,7 @@ Replica::Replica(
 Replica::Replica(ReplicaOptions options, std::vector<Worker> workers, int rank, const LocalOptions& local)
     : Replica(Unjoined{}, std::move(options), numbered(std::move(workers)), rank, local) {
   controller_ = make_controller(members_);
+  joined_ = true;
 }
 
 Replica Replica::newcomer(ReplicaOptions options, Worker self, const LocalOptions& local) {
@@ -95,8 +96,10 @@ const std::vector<Worker>& Replica::workers() const {
 }
 
 const Decision& Replica::decision() const {
-  if (!controller_) {
-    throw OrderError("this worker has not joined the job yet; take over the state of another one (take_over) first");
+  if (!joined_) {
+    throw OrderError(
+        "this worker has not joined the job yet; take over the state of another one (take_over) and adopt() the "
+        "settlement first");
   }
   return controller_->decision();
 }

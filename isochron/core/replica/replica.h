@@ -216,13 +216,15 @@ class Replica {
 
   [[nodiscard]] Phase phase() const { return phase_; }
   [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] bool joined() const { return controller_.has_value(); }
+  [[nodiscard]] bool joined() const { return joined_; }
   [[nodiscard]] const ReplicaOptions& options() const { return options_; }
   /// In the order of ranks, with the bounds that memory permits.
   [[nodiscard]] const std::vector<Worker>& workers() const;
   /// With the bounds that they gave themselves.
   [[nodiscard]] const std::vector<Worker>& members() const { return members_; }
   [[nodiscard]] const Decision& decision() const;
+  /// What plan() said last, while that step is under way.
+  [[nodiscard]] const StepPlan& plan_under_way() const { return plan_; }
   /// Of the step under way, or the coming one.
   [[nodiscard]] std::int64_t step() const { return controller_ ? controller_->decision().step : 0; }
   [[nodiscard]] std::int64_t epoch() const;
@@ -271,7 +273,8 @@ class Replica {
   ReplicaOptions options_;
   std::vector<Worker> members_;  // by rank, with the bounds that they gave themselves
   int rank_;
-  std::optional<Controller> controller_;  // none before this worker has joined
+  bool joined_ = false;                   // false until a newcomer has adopted a settlement, which gives it an id
+  std::optional<Controller> controller_;  // none before a newcomer has taken over a state
   WorkerId next_id_;
   MemoryCeilings ceilings_;
   std::optional<EpochCursor> cursor_;       // none: the data is not known yet
