@@ -78,7 +78,7 @@ struct StepRecord {
 struct EventRecord {
   std::int64_t step = 0;  // under way, or the coming one
   double seconds = 0.0;
-  std::string event;      // a name of event.h, or of a later version of it
+  std::string event;    // a name of event.h, or of a later version of it
   WorkerId worker = 0;  // 0 as well if it is about the job
   std::string words;    // for people; of a join: the worker's name
   bool operator==(const EventRecord&) const = default;
