@@ -1,14 +1,15 @@
 #include "isochron/core/replica/replica.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/failure.h"
+#include "tests/replica/job.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,95 +20,13 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-ReplicaOptions uniform(std::int64_t global_batch) {
-  return {.global_batch = global_batch, .policy = "uniform"};
-}
-
-/// All replicas of a job whose reports always arrive.
-class Job {
- public:
-  Job(const ReplicaOptions& options, const std::vector<Worker>& workers, std::int64_t dataset_size = 0) {
-    for (std::size_t rank = 0; rank < workers.size(); ++rank) {
-      replicas_.push_back(std::make_unique<Replica>(options, workers, static_cast<int>(rank)));
-      if (dataset_size > 0) {
-        replicas_.back()->open(dataset_size);
-      }
-    }
-  }
-
-  Replica& operator[](std::size_t rank) { return *replicas_[rank]; }
-  [[nodiscard]] std::size_t size() const { return replicas_.size(); }
-
-  /// Up to the moment when all have the reports.
-  std::vector<StepReport> compute(const std::vector<Measured>& measured = {}) {
-    std::vector<StepReport> reports;
-    for (std::size_t rank = 0; rank < size(); ++rank) {
-      (void)replicas_[rank]->plan();
-      reports.push_back(replicas_[rank]->report(rank < measured.size() ? measured[rank] : Measured{.seconds = 1.0}));
-    }
-    return reports;
-  }
-  StepOutcome complete(const std::vector<StepReport>& reports) {
-    StepOutcome outcome;
-    for (auto& replica : replicas_) {
-      outcome = replica->complete(reports, 2.0, 3.0);
-    }
-    return outcome;
-  }
-  StepOutcome step(const std::vector<Measured>& measured = {}) { return complete(compute(measured)); }
-
-  /// The replicas that are left come together; the first of `ranks` is rank 0 now.
-  std::vector<EventRecord> come_together(const std::vector<std::size_t>& ranks) {
-    std::vector<std::unique_ptr<Replica>> left;
-    std::vector<ProgressReport> reports;
-    for (const std::size_t rank : ranks) {
-      left.push_back(std::move(replicas_[rank]));
-      reports.push_back(left.back()->progress(4.0));
-    }
-    replicas_ = std::move(left);
-    const Settlement settlement = settle(reports);
-    for (auto& replica : replicas_) {
-      (void)replica->finish_unreported(settlement, 4.0);
-    }
-    for (const int rank : settlement.behind) {
-      (*this)[static_cast<std::size_t>(rank)].take_over((*this)[static_cast<std::size_t>(settlement.leader)].state());
-    }
-    std::vector<EventRecord> events;
-    for (std::size_t rank = 0; rank < size(); ++rank) {
-      events = replicas_[rank]->adopt(settlement, static_cast<int>(rank), 4.0);
-    }
-    return events;
-  }
-  void add(Replica newcomer) { replicas_.push_back(std::make_unique<Replica>(std::move(newcomer))); }
-
- private:
-  std::vector<std::unique_ptr<Replica>> replicas_;
-};
-
-std::vector<std::string> names(const std::vector<EventRecord>& events) {
-  std::vector<std::string> names;
-  for (const EventRecord& event : events) {
-    names.push_back(event.event + " " + std::to_string(event.worker) + " " + event.words);
-  }
-  return names;
-}
-
-std::vector<std::int64_t> sizes(const StepPlan& plan) {
-  std::vector<std::int64_t> sizes;
-  for (const Interval& slice : plan.slices) {
-    sizes.push_back(slice.size());
-  }
-  return sizes;
-}
 
 // Plans.
 
 TEST(ReplicaTest, APlanSaysWhoTakesWhatAndHowMuchItCounts) {
-  Job job(uniform(8), {{}, {.max_batch = 2}}, 20);
+  TestJob job(uniform(8), {{}, {.max_batch = 2}}, 20);
   const StepPlan& plan = job[1].plan();
   EXPECT_EQ(plan.step, 0);
   EXPECT_EQ(plan.epoch, 0);
@@ -121,10 +40,10 @@ TEST(ReplicaTest, APlanSaysWhoTakesWhatAndHowMuchItCounts) {
 }
 
 TEST(ReplicaTest, TheLastStepOfAnEpochMayBeShort) {
-  Job job(uniform(8), {{}, {}}, 11);
+  TestJob job(uniform(8), {{}, {}}, 11);
   EXPECT_FALSE(job.step().epoch_finished);
   EXPECT_EQ(job[0].plan().step_size, 3);
-  EXPECT_THAT(sizes(job[0].plan_under_way()), ElementsAre(2, 1));
+  EXPECT_THAT(job[0].plan_under_way().batches(), ElementsAre(2, 1));
   EXPECT_EQ(job[0].plan_under_way().loss_weight, 4.0 / 3.0);
   job[0].abandon();
   EXPECT_TRUE(job.step().epoch_finished);
@@ -137,14 +56,14 @@ TEST(ReplicaTest, AnEmptyShareCountsForNothingWhateverTheWeighting) {
   ReplicaOptions options = uniform(1);
   for (const Weighting weighting : {Weighting::kExact, Weighting::kMean}) {
     options.weighting = weighting;
-    Job job(options, {{.min_batch = 0}, {.min_batch = 0}}, 4);
+    TestJob job(options, {{.min_batch = 0}, {.min_batch = 0}}, 4);
     EXPECT_EQ(job[0].plan().loss_weight, weighting == Weighting::kExact ? 2.0 : 1.0);
     EXPECT_EQ(job[1].plan().loss_weight, 0.0);
   }
 }
 
 TEST(ReplicaTest, ADigestTellsStepsPlacesAndRostersApart) {
-  Job job(uniform(8), {{}, {}}, 16);
+  TestJob job(uniform(8), {{}, {}}, 16);
   std::vector<std::uint64_t> digests;
   for (int step = 0; step < 4; ++step) {  // two epochs
     digests.push_back(job.compute().front().digest);
@@ -152,20 +71,20 @@ TEST(ReplicaTest, ADigestTellsStepsPlacesAndRostersApart) {
     (void)job[1].abandon();
     (void)job.step();
   }
-  Job other(uniform(8), {{}, {.max_batch = 3}}, 16);
+  TestJob other(uniform(8), {{}, {.max_batch = 3}}, 16);
   digests.push_back(other.compute().front().digest);
-  Job alone(uniform(8), {{}}, 16);
+  TestJob alone(uniform(8), {{}}, 16);
   digests.push_back(alone.compute().front().digest);
   ReplicaOptions faster = uniform(8);
   faster.rate = {.rule = RateRule::kLinear, .reference_batch = 4};
-  Job rate(faster, {{}, {}}, 16);
+  TestJob rate(faster, {{}, {}}, 16);
   digests.push_back(rate.compute().front().digest);
   std::ranges::sort(digests);
   EXPECT_EQ(std::ranges::adjacent_find(digests), digests.end());
 }
 
 TEST(ReplicaTest, AStreamIsDealtInItsOwnOrderUntilItEnds) {
-  Job job(uniform(4), {{}, {}});
+  TestJob job(uniform(4), {{}, {}});
   for (std::size_t rank : {0U, 1U}) {
     job[rank].open_stream();
     EXPECT_THROW((void)job[rank].plan(0), std::invalid_argument);
@@ -191,7 +110,7 @@ TEST(ReplicaTest, DecidesWhatAControllerDecidesThatIsToldTheSame) {
   ReplicaOptions options{.global_batch = 60, .policy = "isochron"};
   options.rate = {.rule = RateRule::kAdaScale, .reference_batch = 15};
   const std::vector<Worker> workers{{.id = 0, .max_batch = 60}, {.id = 1, .max_batch = 60}, {.id = 2, .max_batch = 60}};
-  Job job(options, workers, 60 * 50);
+  TestJob job(options, workers, 60 * 50);
   Controller controller({.workers = workers, .global_batch = 60}, {.policy = "isochron", .rate = options.rate});
   for (int step = 0; step < 120; ++step) {
     std::vector<StepReport> reports = job.compute([&] {
@@ -238,7 +157,7 @@ TEST(ReplicaTest, TheFirstStepWithASizeSaysNothingAboutAGpu) {
 }
 
 TEST(ReplicaTest, AStopRequestAndANewcomerReachEverybody) {
-  Job job(uniform(4), {{}, {}}, 40);
+  TestJob job(uniform(4), {{}, {}}, 40);
   StepOutcome outcome = job.step({{.newcomer = true}, {}});
   EXPECT_TRUE(outcome.newcomer);
   EXPECT_FALSE(outcome.stop);
@@ -252,23 +171,23 @@ TEST(ReplicaTest, AStopRequestAndANewcomerReachEverybody) {
 
 TEST(ReplicaTest, AnEpochThatLosesASampleIsFoundOut) {
   // Proves that the check at the end of an epoch can fail: the place is moved back without the ledger.
-  Job job(uniform(4), {{}}, 8);
+  TestJob job(uniform(4), {{}}, 8);
   (void)job.step();
   State state = job[0].state();
   state.numbers.at("place.position") = {0.0};
   state.numbers.at("place.ledger.used") = {0.0, 2.0};
-  Job resumed(uniform(4), {{}}, 8);
+  TestJob resumed(uniform(4), {{}}, 8);
   resumed[0].restore(state);
   (void)resumed.step();
   EXPECT_TRUE(resumed.step().epoch_finished);  // position 0 begins a new ledger
   state.numbers.at("place.position") = {4.0};
-  Job damaged(uniform(4), {{}}, 8);
+  TestJob damaged(uniform(4), {{}}, 8);
   damaged[0].restore(state);
   EXPECT_THROW((void)damaged.step(), InvariantError);
 }
 
 TEST(ReplicaTest, AForeignDigestIsAnErrorOnAllAndChangesNothing) {
-  Job job(uniform(6), {{}, {}, {}}, 12);
+  TestJob job(uniform(6), {{}, {}, {}}, 12);
   std::vector<StepReport> reports = job.compute();
   reports[2].digest ^= 1U;
   for (std::size_t rank = 0; rank < 3; ++rank) {
@@ -281,7 +200,7 @@ TEST(ReplicaTest, AForeignDigestIsAnErrorOnAllAndChangesNothing) {
 }
 
 TEST(ReplicaTest, AnAbandonedStepIsPlannedAgainAsItWas) {
-  Job job(uniform(6), {{}, {}}, 12);
+  TestJob job(uniform(6), {{}, {}}, 12);
   const std::uint64_t digest = job.compute().front().digest;
   job[0].abandon();
   job[1].abandon();
@@ -323,7 +242,7 @@ TEST(ReplicaTest, ACallOutOfOrderSaysWhatToDoInstead) {
 // Memory.
 
 TEST(ReplicaTest, ALackOfMemoryLowersTheCeilingOfThatWorkerAndDealsTheSameStepAnew) {
-  Job job(uniform(16), {{.name = "a"}, {.name = "b"}}, 32);
+  TestJob job(uniform(16), {{.name = "a"}, {.name = "b"}}, 32);
   const std::vector<StepReport> reports = job.compute({{}, {.out_of_memory = true}});
   EXPECT_EQ(reports[1].failed_batch, 8);
   EXPECT_EQ(job[0].judge(reports, true).action, StepAction::kRedo);
@@ -333,12 +252,12 @@ TEST(ReplicaTest, ALackOfMemoryLowersTheCeilingOfThatWorkerAndDealsTheSameStepAn
     EXPECT_EQ(job[rank].ledger().used(), 0);
     EXPECT_EQ(job[rank].step(), 0);
     EXPECT_EQ(job[rank].position(), 0);
-    EXPECT_THAT(sizes(job[rank].plan()), ElementsAre(9, 7));  // the ceiling is 7/8 of 8
+    EXPECT_THAT(job[rank].plan().batches(), ElementsAre(9, 7));  // the ceiling is 7/8 of 8
   }
 }
 
 TEST(ReplicaTest, ACeilingRisesAgainAfterAWhile) {
-  Job job(uniform(16), {{}, {}}, 16 * 200);
+  TestJob job(uniform(16), {{}, {}}, 16 * 200);
   const std::vector<StepReport> reports = job.compute({{}, {.out_of_memory = true}});
   (void)job[0].redo(reports, 1.0);
   (void)job[1].redo(reports, 1.0);
@@ -351,18 +270,18 @@ TEST(ReplicaTest, ACeilingRisesAgainAfterAWhile) {
 }
 
 TEST(ReplicaTest, WhoCannotTakeLessComputesInChunks) {
-  Job job(uniform(16), {{.max_batch = 8}, {.max_batch = 8}}, 32);
+  TestJob job(uniform(16), {{.max_batch = 8}, {.max_batch = 8}}, 32);
   const std::vector<StepReport> reports = job.compute({{}, {.out_of_memory = true, .chunkable = true}});
   for (std::size_t rank : {0U, 1U}) {
     (void)job[rank].redo(reports, 1.0);
     EXPECT_EQ(job[rank].chunk_size(), rank == 0 ? 0 : 7);
-    EXPECT_THAT(sizes(job[rank].plan()), ElementsAre(8, 8));
+    EXPECT_THAT(job[rank].plan().batches(), ElementsAre(8, 8));
   }
   EXPECT_EQ(job[1].report({.out_of_memory = true}).failed_batch, 7);
 }
 
 TEST(ReplicaTest, WithoutChunksItIsTriedOnceMoreAndThenTheJobEnds) {
-  Job job(uniform(16), {{.max_batch = 8}, {.max_batch = 8}}, 32);
+  TestJob job(uniform(16), {{.max_batch = 8}, {.max_batch = 8}}, 32);
   std::vector<StepReport> reports = job.compute({{}, {.out_of_memory = true}});
   (void)job[0].redo(reports, 1.0);
   (void)job[1].redo(reports, 1.0);
@@ -375,19 +294,19 @@ TEST(ReplicaTest, WithoutChunksItIsTriedOnceMoreAndThenTheJobEnds) {
 }
 
 TEST(ReplicaTest, MemoryThatRunsOutBeforeTheReportsIsToldByProgress) {
-  Job job(uniform(16), {{}, {}}, 32);
+  TestJob job(uniform(16), {{}, {}}, 32);
   (void)job[0].plan();
   (void)job[1].plan();
   job[0].abandon();
   EXPECT_TRUE(job[1].abandon_for_memory(false));
   EXPECT_EQ(job[1].progress(0).failed_batch, 8);
   EXPECT_THAT(names(job.come_together({0, 1})), ElementsAre("out-of-memory 1 with 8 samples"));
-  EXPECT_THAT(sizes(job[0].plan()), ElementsAre(9, 7));
+  EXPECT_THAT(job[0].plan().batches(), ElementsAre(9, 7));
   EXPECT_EQ(job[1].progress(0).failed_batch, 0);
 }
 
 TEST(ReplicaTest, OneSampleCannotBeMadeSmaller) {
-  Job job(uniform(1), {{}}, 2);
+  TestJob job(uniform(1), {{}}, 2);
   (void)job[0].plan();
   EXPECT_FALSE(job[0].abandon_for_memory(true));
   EXPECT_EQ(job[0].phase(), Replica::Phase::kComputing);
@@ -398,7 +317,7 @@ TEST(ReplicaTest, OneSampleCannotBeMadeSmaller) {
 TEST(ReplicaTest, AGradientThatIsNotFiniteIsDiagnosedAndItsStepLeftOut) {
   ReplicaOptions options = uniform(4);
   options.on_non_finite = OnNonFinite::kSkip;
-  Job job(options, {{.name = "a"}, {.name = "b"}}, 8);
+  TestJob job(options, {{.name = "a"}, {.name = "b"}}, 8);
   std::vector<StepReport> reports = job.compute();
   EXPECT_EQ(job[0].judge(reports, true).action, StepAction::kTake);
   EXPECT_EQ(job[0].judge(reports, false).action, StepAction::kRedo);  // nobody knows whose it is
@@ -421,7 +340,7 @@ TEST(ReplicaTest, AGradientThatIsNotFiniteStopsRollsBackOrIsIgnoredAsAsked) {
   const auto verdict = [](OnNonFinite on_non_finite) {
     ReplicaOptions options = uniform(4);
     options.on_non_finite = on_non_finite;
-    Job job(options, {{}, {}}, 8);
+    TestJob job(options, {{}, {}}, 8);
     return job[0].judge(job.compute({{.loss = kNan}, {}}), false).action;
   };
   EXPECT_EQ(verdict(OnNonFinite::kStop), StepAction::kStop);
@@ -433,7 +352,7 @@ TEST(ReplicaTest, AGradientThatIsNotFiniteStopsRollsBackOrIsIgnoredAsAsked) {
 TEST(ReplicaTest, AStepIsRolledBackForOnlyOnceAlsoByAWorkerThatJoinsMeanwhile) {
   ReplicaOptions options = uniform(4);
   options.on_non_finite = OnNonFinite::kRollBack;
-  Job job(options, {{}, {}}, 40);
+  TestJob job(options, {{}, {}}, 40);
   (void)job.step();
   const State saved = job[0].state();
   (void)job.step();
@@ -451,174 +370,6 @@ TEST(ReplicaTest, AStepIsRolledBackForOnlyOnceAlsoByAWorkerThatJoinsMeanwhile) {
   const std::vector<StepReport> reports = job.compute({{.loss = kNan}, {}, {}});
   EXPECT_EQ(job[0].judge(reports, false).action, StepAction::kLeaveOut);
   EXPECT_EQ(job[2].judge(reports, false).action, StepAction::kLeaveOut);
-}
-
-// Workers come and go.
-
-TEST(ReplicaTest, ADeathIsToldAndTheOthersTakeItsShare) {
-  Job job(uniform(6), {{.name = "a"}, {.name = "b"}, {.name = "c"}}, 12);
-  (void)job.compute();
-  job[0].abandon();
-  job[2].abandon();
-  EXPECT_THAT(names(job.come_together({0, 2})), ElementsAre("death 1 b"));
-  EXPECT_EQ(job[1].rank(), 1);
-  EXPECT_EQ(job[1].workers()[1].id, 2U);
-  EXPECT_THAT(sizes(job[1].plan()), ElementsAre(3, 3));
-  EXPECT_EQ(job[1].plan_under_way().position, 0);
-}
-
-TEST(ReplicaTest, WhoWasEvictedByAnyIsToldAsEvicted) {
-  Job job(uniform(6), {{}, {}, {.name = "c"}}, 12);
-  job[1].note_eviction(2);
-  EXPECT_THAT(names(job.come_together({0, 1})), ElementsAre("evicted 2 c"));
-  EXPECT_THAT(job[1].progress(0).evicted, IsEmpty());
-}
-
-TEST(ReplicaTest, ANewcomerTakesOverTheJobAndGetsAnIdThatNobodyHad) {
-  Job job(uniform(6), {{}, {}}, 24);
-  (void)job.step();
-  Replica third = Replica::newcomer(uniform(6), {.max_batch = 2, .name = "late"});
-  third.open(24);
-  job.add(std::move(third));
-  EXPECT_EQ(job[2].progress(0).progress, ProgressReport::kNothing);
-  EXPECT_THAT(names(job.come_together({0, 1, 2})), ElementsAre("join 2 late"));
-  EXPECT_EQ(job[2].rank(), 2);
-  EXPECT_EQ(job[2].step(), 1);
-  EXPECT_EQ(job[2].state(), job[0].state());
-  EXPECT_THAT(sizes(job[2].plan()), ElementsAre(2, 2, 2));
-}
-
-TEST(ReplicaTest, ANewcomerWhoseAdmissionIsInterruptedIsStillOne) {
-  Job job(uniform(6), {{}, {}}, 24);
-  Replica third = Replica::newcomer(uniform(6), {});
-  third.open(24);
-  third.take_over(job[0].state());  // and then somebody is lost before all agree
-  EXPECT_EQ(third.progress(0).progress, ProgressReport::kNothing);
-  job.add(std::move(third));
-  (void)job.come_together({0, 2});
-  EXPECT_EQ(job[1].workers()[1].id, 2U);
-}
-
-TEST(ReplicaTest, AStepThatSomeOptimizerTookIsCountedThoughItsReportsAreLost) {
-  Job job(uniform(6), {{}, {}, {}}, 12);
-  (void)job.compute();
-  job[0].abandon();  // did not get the average
-  (void)job.come_together({0, 1});
-  for (std::size_t rank : {0U, 1U}) {
-    EXPECT_EQ(job[rank].step(), 1);
-    EXPECT_EQ(job[rank].ledger().used(), 6);
-    EXPECT_TRUE(std::isnan(job[rank].last_step()->loss));
-    EXPECT_EQ(job[rank].last_step()->workers.size(), 3U);
-  }
-}
-
-TEST(ReplicaTest, AStepThatNoOptimizerTookIsNot) {
-  Job job(uniform(6), {{}, {}, {}}, 12);
-  (void)job.compute();
-  job[0].abandon();
-  job[1].abandon();
-  (void)job.come_together({0, 1});
-  EXPECT_EQ(job[0].step(), 0);
-  EXPECT_EQ(job[0].ledger().used(), 0);
-}
-
-TEST(ReplicaTest, WhoHasAllReportsIsFollowed) {
-  Job job(uniform(6), {{}, {}, {}}, 12);
-  const std::vector<StepReport> reports = job.compute({{.stop = true, .signal = 2}});
-  (void)job[1].complete(reports, 1, 2);
-  (void)job.come_together({0, 1});
-  EXPECT_EQ(job[0].step(), 1);
-  EXPECT_EQ(*job[0].last_step(), *job[1].last_step());
-  EXPECT_TRUE(job[0].stopping());  // it never saw the reports that asked for it
-  EXPECT_EQ(job[0].stop_signal(), 2);
-}
-
-TEST(ReplicaTest, BoundsChangeOnAllOrNot) {
-  Job job(uniform(6), {{}, {}}, 12);
-  const std::vector<BatchBounds> tight{{.min_batch = 1, .max_batch = 2}, {}};
-  job[0].change_bounds(tight);
-  EXPECT_THAT(sizes(job[0].plan()), ElementsAre(2, 4));
-  const std::vector<BatchBounds> impossible{{.max_batch = 2}, {.max_batch = 2}};
-  EXPECT_THROW(job[1].change_bounds(impossible), std::invalid_argument);
-  EXPECT_THAT(sizes(job[1].plan()), ElementsAre(3, 3));
-}
-
-// As a value.
-
-TEST(ReplicaTest, GoesOnFromItsStateOnAnotherNumberOfWorkers) {
-  Job job(uniform(6), {{}, {}}, 24);
-  (void)job.step();
-  const State state = State::parse(job[0].state().serialize());
-  Job more(uniform(6), {{}, {}, {}});
-  for (std::size_t rank = 0; rank < 3; ++rank) {
-    more[rank].restore(state);
-    EXPECT_EQ(more[rank].position(), 6);  // before the data is known
-    more[rank].open(24);
-  }
-  EXPECT_EQ(more[2].workers()[2].id, 2U);
-  EXPECT_THAT(more[0].plan().slices, ElementsAre(Interval{6, 8}, Interval{8, 10}, Interval{10, 12}));
-  Job fewer(uniform(6), {{}}, 24);
-  fewer[0].restore(state);
-  EXPECT_THAT(fewer[0].plan().slices, ElementsAre(Interval{6, 12}));
-  fewer[0].abandon();
-  // An id is not given twice: worker 1 is gone, so the next one is 2.
-  EXPECT_EQ(fewer[0].progress(0).next_id, 2U);
-}
-
-TEST(ReplicaTest, AStateIsKeptUntilTheDataIsKnown) {
-  Job job(uniform(6), {{}}, 24);
-  (void)job.step();
-  Job waiting(uniform(6), {{}});
-  waiting[0].restore(job[0].state());
-  EXPECT_EQ(waiting[0].state(), job[0].state());
-  EXPECT_THROW(waiting[0].open(25), std::invalid_argument);
-}
-
-TEST(ReplicaTest, OptionsThatDifferAreRefusedByName) {
-  Job job({.global_batch = 6, .policy = "uniform", .seed = 7, .last_batch = LastBatch::kDrop}, {{}}, 24);
-  const State state = job[0].state();
-  const auto refusal = [&](const ReplicaOptions& options, std::int64_t dataset_size = 24) -> std::string {
-    Job other(options, {{}}, dataset_size);
-    const State before = other[0].state();
-    try {
-      other[0].restore(state);
-    } catch (const std::invalid_argument& error) {
-      EXPECT_EQ(other[0].state(), before);
-      return error.what();
-    }
-    return "";
-  };
-  ReplicaOptions options = job[0].options();
-  EXPECT_EQ(refusal(options), "");
-  EXPECT_EQ(refusal(options, 25), "the dataset's size is 25; permitted: that of the checkpoint, 24");
-  options.global_batch = 5;
-  EXPECT_EQ(refusal(options), "global_batch is 5; permitted: that of the checkpoint, 6");
-  options = job[0].options();
-  options.seed = 8;
-  EXPECT_EQ(refusal(options), "seed is 8; permitted: that of the checkpoint, 7");
-  options = job[0].options();
-  options.last_batch = LastBatch::kKeep;
-  EXPECT_EQ(refusal(options), "last_batch is keep; permitted: that of the checkpoint, drop");
-  options = job[0].options();
-  options.policy = "lbb";
-  EXPECT_EQ(refusal(options), "policy is lbb; permitted: that of the checkpoint, uniform");
-}
-
-TEST(ReplicaTest, CeilingsAreForgottenRatherThanEndARunThatGoesOnWithFewer) {
-  Job job(uniform(16), {{}, {}}, 32);
-  const std::vector<StepReport> reports = job.compute({{.out_of_memory = true}, {}});
-  (void)job[0].redo(reports, 1.0);
-  Job alone(uniform(16), {{}}, 32);
-  alone[0].restore(job[0].state());
-  EXPECT_THAT(sizes(alone[0].plan()), ElementsAre(16));
-}
-
-TEST(ReplicaTest, ARunThatGoesOnIsNotStopping) {
-  Job job(uniform(6), {{}}, 24);
-  (void)job.step({{.stop = true}});
-  Job resumed(uniform(6), {{}}, 24);
-  resumed[0].restore(job[0].state());
-  EXPECT_FALSE(resumed[0].stopping());
 }
 
 }  // namespace

@@ -5,10 +5,13 @@
 // be cut to the shortest prefix that still does.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -95,7 +98,9 @@ class Schedule {
   void check_equal(bool whole) const;
   void check_epochs() const;
   template <class Result>
-  void check_same(const std::vector<Result>& results, const std::string& what) const;
+  void check_same(const std::vector<Result>& results, const std::string& what) const {
+    require(std::ranges::adjacent_find(results, std::not_equal_to<>{}) == results.end(), what + " differ");
+  }
 
   Random random_;
   std::int64_t limit_;
@@ -115,6 +120,9 @@ class Schedule {
   bool want_stop_ = false;
   bool non_finite_ = false;
 };
+
+/// As values; one NaN is like another.
+bool same_state(const State& left, const State& right);
 
 /// Empty if the schedule holds; otherwise what it breaks, with the shortest prefix of faults that breaks something.
 std::string failure_of_schedule(std::uint64_t seed, Sabotage sabotage = Sabotage::kNone);

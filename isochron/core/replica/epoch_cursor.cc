@@ -2,7 +2,6 @@
 
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "isochron/core/error.h"
 
@@ -23,8 +22,8 @@ EpochCursor EpochCursor::of_stream(const SamplerOptions& options) {
   return {options, std::nullopt};
 }
 
-EpochCursor::EpochCursor(const SamplerOptions& options, std::optional<Sampler> sampler)
-    : options_(options), sampler_(std::move(sampler)), ledger_(epoch_size()) {
+EpochCursor::EpochCursor(const SamplerOptions& options, const std::optional<Sampler>& sampler)
+    : options_(options), sampler_(sampler), ledger_(epoch_size()) {
 }
 
 std::int64_t EpochCursor::epoch_size() const {

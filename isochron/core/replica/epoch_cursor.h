@@ -58,7 +58,7 @@ class EpochCursor {
   void go_to(const DataPlace& place);
 
  private:
-  EpochCursor(const SamplerOptions& options, std::optional<Sampler> sampler);
+  EpochCursor(const SamplerOptions& options, const std::optional<Sampler>& sampler);
   [[nodiscard]] std::int64_t epoch_size() const;
 
   SamplerOptions options_;

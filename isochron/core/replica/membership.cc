@@ -126,12 +126,8 @@ std::optional<StepRecord> Replica::finish_unreported(const Settlement& settlemen
   if (!settlement.unfinished || phase_ != Phase::kComputed || 2 * step() + 2 != settlement.progress) {
     return std::nullopt;
   }
-  std::vector<std::int64_t> batches;
-  for (const Interval& slice : plan_.slices) {
-    batches.push_back(slice.size());
-  }
-  record_ =
-      make_unreported_record(batches, workers(), decision(), {.epoch = plan_.epoch, .position = plan_.position}, now);
+  record_ = make_unreported_record(
+      plan_.batches(), workers(), decision(), {.epoch = plan_.epoch, .position = plan_.position}, now);
   cursor_->finish(plan_.slices, workers());
   moments_known_ = false;
   diagnosing_ = false;

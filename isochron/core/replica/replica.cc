@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -24,13 +25,6 @@ std::vector<Worker> numbered(std::vector<Worker> workers) {
     workers[rank].id = rank;
   }
   return workers;
-}
-
-std::vector<std::int64_t> sizes_of(std::span<const Interval> slices) {
-  std::vector<std::int64_t> sizes;
-  sizes.reserve(slices.size());
-  std::ranges::transform(slices, std::back_inserter(sizes), &Interval::size);
-  return sizes;
 }
 
 std::string advice(Replica::Phase phase, std::int64_t step) {
@@ -158,6 +152,13 @@ void Replica::open_at(EpochCursor cursor) {
   cursor_ = std::move(cursor);
 }
 
+std::vector<std::int64_t> StepPlan::batches() const {
+  std::vector<std::int64_t> sizes;
+  sizes.reserve(slices.size());
+  std::ranges::transform(slices, std::back_inserter(sizes), &Interval::size);
+  return sizes;
+}
+
 const StepPlan& Replica::plan(std::int64_t from_stream) {
   require(Phase::kBetween, "plan()");
   const Decision& split = decision();
@@ -251,7 +252,7 @@ void Replica::measure_gradient(double local_square, double global_square) {
 }
 
 void Replica::check_reports(std::span<const StepReport> reports) const {
-  check_agreement(reports, sizes_of(plan_.slices), step());
+  check_agreement(reports, plan_.batches(), step());
 }
 
 StepVerdict Replica::judge(std::span<const StepReport> reports, bool gradient_is_finite) const {

@@ -85,6 +85,9 @@ struct StepPlan {
   bool diagnose = false;  // the last attempt's gradient was not finite: everybody looks at its own before averaging
   Decision decision;
   std::uint64_t digest = 0;  // of all that the replicas must agree on
+
+  /// Samples by rank: those of the slices.
+  [[nodiscard]] std::vector<std::int64_t> batches() const;
 };
 
 /// What the caller measured of the step under way; StepReport has the meaning of the fields.
@@ -283,26 +286,26 @@ class Replica {
   std::int64_t chunk_size_;
 
   // The step under way.
-  Phase phase_ = Phase::kBetween;
   StepPlan plan_;
-  bool diagnosing_ = false;
   double new_local_square_ = 0.0;
   double new_global_square_ = 0.0;
+  Phase phase_ = Phase::kBetween;
+  bool diagnosing_ = false;
 
-  // Of the last finished step; meaningful if moments_known_, which all replicas agree on.
+  // Of the last finished step; moments_known_ says on all replicas alike whether the squares mean anything.
+  bool moments_known_ = false;
   double local_square_ = 0.0;
   double global_square_ = 0.0;
-  bool moments_known_ = false;
+  std::optional<StepRecord> record_;
 
   // For the next progress().
+  std::vector<WorkerId> evicted_;
   std::int64_t failed_batch_ = 0;
   bool chunkable_ = false;
-  std::vector<WorkerId> evicted_;
 
   bool stopping_ = false;
   int stop_signal_ = 0;
   std::int64_t rolled_back_for_ = -1;  // the step
-  std::optional<StepRecord> record_;
 };
 
 }  // namespace isochron
