@@ -185,7 +185,7 @@ SavedReplica Replica::saved() const {
   SavedReplica saved;
   saved.global_batch = options_.global_batch;
   saved.seed = std::to_string(options_.seed);
-  saved.last_batch = options_.last_batch == LastBatch::kKeep ? "keep" : "drop";
+  saved.last_batch = to_string(options_.last_batch);
   saved.policy = options_.policy;
   saved.roster = workers();
   saved.next_id = next_id_;

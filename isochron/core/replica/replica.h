@@ -25,6 +25,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isochron/core/policy/controller.h"
@@ -47,6 +48,10 @@ enum class Weighting : std::uint8_t {
   kMean,   // 1: what plain data parallel does; wrong for unequal batches, for comparison only
 };
 
+/// "exact", "mean". Parsing throws std::invalid_argument naming the value and those names.
+std::string_view to_string(Weighting weighting);
+Weighting parse_weighting(std::string_view name);
+
 /// What is done about an averaged gradient that is not finite.
 enum class OnNonFinite : std::uint8_t {
   kStop,      // the job ends, naming the workers
@@ -54,6 +59,10 @@ enum class OnNonFinite : std::uint8_t {
   kRollBack,  // the job goes on from its last checkpoint; when the step fails again, it is left out
   kIgnore,    // nothing is looked at
 };
+
+/// "stop", "skip", "rollback", "ignore".
+std::string_view to_string(OnNonFinite on_non_finite);
+OnNonFinite parse_on_non_finite(std::string_view name);
 
 /// What all workers share.
 struct ReplicaOptions {
@@ -117,6 +126,9 @@ enum class StepAction : std::uint8_t {
   kRollBack,  // roll_back() to the last checkpoint; if there is none, as kStop
   kStop,      // the job ends; the model is as before the step
 };
+
+/// "take", "redo", "leave-out", "roll-back", "stop".
+std::string_view to_string(StepAction action);
 
 struct StepVerdict {
   StepAction action = StepAction::kTake;
