@@ -106,6 +106,7 @@ void bind_progress(nb::module_& module) {
       .def_ro("worker", &ProgressReport::self)
       .def_ro("failed_batch", &ProgressReport::failed_batch)
       .def_ro("chunkable", &ProgressReport::chunkable)
+      .def_ro("moments_known", &ProgressReport::moments_known)
       .def_ro("next_id", &ProgressReport::next_id)
       .def_ro("evicted", &ProgressReport::evicted)
       .def_ro("clock", &ProgressReport::clock)
@@ -116,6 +117,7 @@ void bind_progress(nb::module_& module) {
       .def_ro("leader", &Settlement::leader)
       .def_ro("behind", &Settlement::behind)
       .def_ro("unfinished", &Settlement::unfinished)
+      .def_ro("moments_known", &Settlement::moments_known)
       .def_ro("workers", &Settlement::workers)
       .def_ro("joined", &Settlement::joined)
       .def_prop_ro(

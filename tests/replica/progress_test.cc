@@ -55,6 +55,14 @@ TEST(SettleTest, KnowsWhoRanOutOfMemoryAndWhoWasEvictedByAny) {
   EXPECT_EQ(settlement.evicted, (std::vector<WorkerId>{3, 2}));
 }
 
+TEST(SettleTest, MomentsCountOnlyIfAllHaveMeasuredThem) {
+  std::vector<ProgressReport> reports{at(4, 0), at(4, 1)};
+  reports[0].moments_known = true;
+  EXPECT_FALSE(settle(reports).moments_known);
+  reports[1].moments_known = true;
+  EXPECT_TRUE(settle(reports).moments_known);
+}
+
 TEST(SettleTest, NewcomersAloneKnowNothing) {
   EXPECT_THROW((void)settle(std::vector{at(ProgressReport::kNothing, 0)}), InvariantError);
 }
@@ -67,6 +75,7 @@ TEST(ProgressReportTest, SurvivesItsWay) {
   report.self.kind = "cuda";
   report.self.weight = 0.1;
   report.failed_batch = 5;
+  report.moments_known = true;
   report.chunkable = true;
   report.evicted = {1, 4};
   report.clock = 1.0 / 3.0;
@@ -75,6 +84,7 @@ TEST(ProgressReportTest, SurvivesItsWay) {
   EXPECT_TRUE(same_workers(std::vector{back.self}, std::vector{report.self}));
   EXPECT_EQ(back.self.name, "w2");
   EXPECT_EQ(back.failed_batch, 5);
+  EXPECT_TRUE(back.moments_known);
   EXPECT_TRUE(back.chunkable);
   EXPECT_EQ(back.next_id, 9U);
   EXPECT_EQ(back.evicted, report.evicted);

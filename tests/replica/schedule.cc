@@ -250,14 +250,16 @@ void Schedule::compute(std::vector<StepReport>& reports) {
   reports = decode_reports(sent);
 }
 
-void Schedule::use(Node& node) const {
+void Schedule::use(Node& node, bool learn) const {
   const StepPlan& plan = node.replica.plan_under_way();
   // Every replica applies the sum over all slices, as after an all-reduce of what each worker computed.
   for (const auto& other : nodes_) {
     const StepPlan& part = other->replica.plan_under_way();
     for (std::int64_t position = part.mine.first; position < part.mine.last; ++position) {
       const std::int64_t sample = stream_ ? position : node.replica.sampler().sample_at(position);
-      node.model.sum += mix64(static_cast<std::uint64_t>(sample)) * static_cast<std::uint64_t>(plan.epoch + 1);
+      const std::uint64_t gradient = learn ? 1 : 0;
+      node.model.sum +=
+          gradient * mix64(static_cast<std::uint64_t>(sample)) * static_cast<std::uint64_t>(plan.epoch + 1);
       ++node.model.uses[{plan.epoch, sample}];
     }
   }
@@ -316,7 +318,7 @@ void Schedule::lose_reports(const std::vector<StepReport>& reports) {
   note("lost reports", details);
   for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
     if (kinds[rank] > 0) {
-      use(*nodes_[rank]);  // before any plan is replaced
+      use(*nodes_[rank], /*learn=*/true);  // before any plan is replaced
     }
   }
   for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
@@ -338,13 +340,13 @@ void Schedule::lose_reports(const std::vector<StepReport>& reports) {
 void Schedule::finish(const std::vector<StepReport>& reports) {
   std::vector<StepRecord> records;
   for (const auto& node : nodes_) {
-    use(*node);
+    use(*node, /*learn=*/true);
   }
   for (const auto& node : nodes_) {
     const StepVerdict verdict = node->replica.judge(reports, true);
     require(verdict.action == StepAction::kTake, "a good step is not taken: " + verdict.words);
     const StepOutcome outcome = node->replica.complete(reports, now_, now_);
-    require(outcome.stop == (want_stop_ || outcome.stop), "a stop is lost");
+    require(!want_stop_ || outcome.stop, "a stop is lost");
     require(!want_stop_ || outcome.stop_signal == 15, "the signal is lost");
     records.push_back(outcome.record);
   }
@@ -375,8 +377,7 @@ void Schedule::handle_non_finite(const std::vector<StepReport>& reports) {
   } else {
     note("left out");
     for (const auto& node : nodes_) {
-      use(*node);  // accounted for, though the model learns nothing
-      node->model.sum = 0;
+      use(*node, /*learn=*/false);  // accounted for, though the model learns nothing
     }
     for (const auto& node : nodes_) {
       const StepOutcome outcome = node->replica.leave_out(reports, now_, now_);
@@ -443,7 +444,7 @@ bool Schedule::try_to_come_together() {
   }
   if (interrupted) {
     note("interrupted recovery");
-    kill_some(1);
+    kill_some(below(2));
     return false;
   }
   std::vector<std::vector<EventRecord>> events;

@@ -82,7 +82,7 @@ class Schedule {
   void lose_reports(const std::vector<StepReport>& reports);
   void finish(const std::vector<StepReport>& reports);
   void handle_non_finite(const std::vector<StepReport>& reports);
-  void use(Node& node) const;
+  void use(Node& node, bool learn) const;
   void kill_some(std::size_t at_least);
   void come_together();
   bool try_to_come_together();

@@ -117,6 +117,7 @@ ProgressReport Replica::progress(double now) const {
       .self = members_[static_cast<std::size_t>(rank_)],
       .failed_batch = failed_batch_,
       .chunkable = chunkable_,
+      .moments_known = moments_known_,
       .next_id = next_id_,
       .evicted = evicted_,
       .clock = now};
@@ -169,8 +170,8 @@ std::vector<EventRecord> Replica::adopt(const Settlement& settlement, int rank, 
   rank_ = rank;
   joined_ = true;
   next_id_ = settlement.next_id;
-  // The moments of the last step are known to those alone who took part in it, and of all of those.
-  moments_known_ = moments_known_ && gone.empty() && settlement.behind.empty();
+  // The moments of a step are the sum over all who took part in it, and every replica must know whether they count.
+  moments_known_ = settlement.moments_known && gone.empty() && settlement.behind.empty();
   diagnosing_ = false;
   failed_batch_ = 0;
   chunkable_ = false;

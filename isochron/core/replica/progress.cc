@@ -30,6 +30,7 @@ void ProgressReport::exchange(StateExchange& state) {
   self = described.worker;
   state.field("failed_batch", failed_batch);
   state.field("chunkable", chunkable);
+  state.field("moments_known", moments_known);
   state.field("next_id", next_id);
   state.field("evicted", evicted);
   state.field("clock", clock);
@@ -53,6 +54,7 @@ Settlement settle(std::span<const ProgressReport> reports) {
   result.leader = static_cast<int>(furthest - reports.begin());
   result.unfinished = furthest->progress % 2 == 1;
   result.progress = furthest->progress + (result.unfinished ? 1 : 0);
+  result.moments_known = std::ranges::all_of(reports, &ProgressReport::moments_known);
   result.next_id = std::ranges::max(reports, {}, &ProgressReport::next_id).next_id;
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
     const ProgressReport& report = reports[rank];

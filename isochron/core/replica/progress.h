@@ -29,6 +29,7 @@ struct ProgressReport {
   Worker self;                    // its own bounds, whatever memory permits at present
   std::int64_t failed_batch = 0;  // memory did not hold this many samples of the step under way; 0: it did
   bool chunkable = false;         // it can compute a batch in chunks
+  bool moments_known = false;     // it has measured the gradient of the last finished step
   WorkerId next_id = 0;           // of a worker who joins
   std::vector<WorkerId> evicted;  // those that it has evicted; not all need have seen the same
   double clock = 0.0;             // seconds since its job began, by its own clock
@@ -52,6 +53,7 @@ struct Settlement {
   std::vector<int> behind;    // ranks that need it
   /// Those who are furthest have taken a step whose reports are lost; they count it as finished.
   bool unfinished = false;
+  bool moments_known = false;   // all of them have measured the gradient of the last finished step
   std::vector<Worker> workers;  // by rank; those who joined have their ids
   std::vector<Worker> joined;
   std::vector<MemoryFailure> out_of_memory;
