@@ -32,6 +32,17 @@ TEST(ReplicaTest, ADeathIsToldAndTheOthersTakeItsShare) {
   EXPECT_EQ(job[1].plan_under_way().position, 0);
 }
 
+TEST(ReplicaTest, TheCeilingOfWhoIsGoneIsForgotten) {
+  TestJob job(uniform(6), {{}, {}, {}}, 12);
+  const std::vector<StepReport> reports = job.compute({{}, {}, {.out_of_memory = true}});
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    (void)job[rank].redo(reports, 1.0);
+  }
+  EXPECT_THAT(job[0].state().numbers.at("ceilings.ceilings.count"), ElementsAre(1));
+  (void)job.come_together({0, 1});
+  EXPECT_THAT(job[0].state().numbers.at("ceilings.ceilings.count"), ElementsAre(0));
+}
+
 TEST(ReplicaTest, WhoWasEvictedByAnyIsToldAsEvicted) {
   TestJob job(uniform(6), {{}, {}, {.name = "c"}}, 12);
   job[1].note_eviction(2);

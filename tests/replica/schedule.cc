@@ -168,7 +168,8 @@ void Schedule::step() {
       require(node->replica.judge(reports, true).action == StepAction::kRedo, "a step without memory is taken");
       try {
         events.push_back(node->replica.redo(reports, now_));
-      } catch (const Error&) {
+      } catch (const Error& error) {
+        check_refusal(node->replica, error.what());
         ++refusals;
       }
     }
@@ -211,6 +212,7 @@ bool Schedule::fails_before_the_reports() {
     if (lack && chance(2)) {
       if (node->replica.abandon_for_memory(chance(2))) {
         smaller = true;
+        memory_ran_out_ = true;
         continue;
       }
     }
@@ -242,6 +244,7 @@ void Schedule::compute(std::vector<StepReport>& reports) {
     measured.signal = measured.stop ? 15 : 0;
     measured.finite = !(non_finite_ && rank + 1 == nodes_.size() && chance(2));
     measured.out_of_memory = lack && chance(2);
+    memory_ran_out_ = memory_ran_out_ || measured.out_of_memory;
     measured.chunkable = chance(2);
     const ReportNumbers numbers = encode(replica.report(measured));
     sent.insert(sent.end(), numbers.begin(), numbers.end());
@@ -452,7 +455,8 @@ bool Schedule::try_to_come_together() {
   for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
     try {
       events.push_back(nodes_[rank]->replica.adopt(settlement, static_cast<int>(rank), now_));
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      check_refusal(nodes_[rank]->replica, error.what());
       ++refusals;
     }
   }

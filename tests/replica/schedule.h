@@ -97,6 +97,7 @@ class Schedule {
   void check_plan(const Replica& replica, const StepPlan& plan) const;
   void check_equal(bool whole) const;
   void check_epochs() const;
+  void check_refusal(const Replica& replica, const std::string& words) const;
   template <class Result>
   void check_same(const std::vector<Result>& results, const std::string& what) const {
     require(std::ranges::adjacent_find(results, std::not_equal_to<>{}) == results.end(), what + " differ");
@@ -119,6 +120,7 @@ class Schedule {
   double now_ = 0.0;
   bool want_stop_ = false;
   bool non_finite_ = false;
+  bool memory_ran_out_ = false;
 };
 
 /// As values; one NaN is like another.

@@ -64,6 +64,18 @@ void Schedule::check_equal(bool whole) const {
   }
 }
 
+// A job ends if the bounds of its workers, or what memory permits, cannot hold B, and for no other reason.
+void Schedule::check_refusal(const Replica& replica, const std::string& words) const {
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+  for (const Worker& worker : replica.members()) {
+    least += worker.min_batch;
+    most += worker.max_batch;
+  }
+  const bool room = least <= options_.global_batch && options_.global_batch <= most;
+  require((!room || memory_ran_out_) && words.find("is there twice") == std::string::npos, words);
+}
+
 // Of every finished epoch.
 void Schedule::check_epochs() const {
   std::map<std::int64_t, std::int64_t> used;
