@@ -124,6 +124,7 @@ void bind_progress(nb::module_& module) {
           "out_of_memory",
           [](const Settlement& self) {
             std::vector<Failure> failures;
+            failures.reserve(self.out_of_memory.size());
             for (const MemoryFailure& failure : self.out_of_memory) {
               failures.emplace_back(failure.worker, failure.batch, failure.chunkable);
             }

@@ -73,6 +73,7 @@ void bind_plan(nb::module_& module) {
           "slices",
           [](const StepPlan& self) {
             std::vector<Pair> slices;
+            slices.reserve(self.slices.size());
             for (const Interval& slice : self.slices) {
               slices.push_back(to_pair(slice));
             }
@@ -89,7 +90,7 @@ void bind_plan(nb::module_& module) {
   nb::class_<StepVerdict>(module, "StepVerdict", "What is to be done with a step whose reports are here.")
       .def_prop_ro("action", [](const StepVerdict& self) { return std::string(to_string(self.action)); })
       .def_ro("ranks", &StepVerdict::ranks)
-      .def_ro("words", &StepVerdict::words);
+      .def_ro("message", &StepVerdict::message);
   nb::class_<StepOutcome>(module, "StepOutcome", "What follows from a finished step; the same on all workers.")
       .def_ro("record", &StepOutcome::record)
       .def_ro("events", &StepOutcome::events)
@@ -243,11 +244,11 @@ void bind_membership(nb::class_<Replica>& replica) {
       "restore", [](Replica& self, const nb::bytes& state) { self.restore(from_bytes(state)); }, nb::arg("state"));
   replica.def(
       "roll_back",
-      [](Replica& self, const nb::bytes& state, const std::string& words, double now) {
-        return self.roll_back(from_bytes(state), words, now);
+      [](Replica& self, const nb::bytes& state, const std::string& message, double now) {
+        return self.roll_back(from_bytes(state), message, now);
       },
       nb::arg("state"),
-      nb::arg("words"),
+      nb::arg("message"),
       nb::arg("now"));
 }
 

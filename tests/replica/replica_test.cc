@@ -328,9 +328,9 @@ TEST(ReplicaTest, AGradientThatIsNotFiniteIsDiagnosedAndItsStepLeftOut) {
   reports = job.compute({{}, {.loss = 2.0, .finite = false}});
   const StepVerdict verdict = job[0].judge(reports, false);
   EXPECT_EQ(verdict.action, StepAction::kLeaveOut);
-  EXPECT_EQ(verdict.words, "step 0: the gradient is not finite on b (rank 1, loss 2.000000)");
+  EXPECT_EQ(verdict.message, "step 0: the gradient is not finite on b (rank 1, loss 2.000000)");
   const StepOutcome outcome = job[0].leave_out(reports, 1.0, 2.0);
-  EXPECT_THAT(names(outcome.events), ElementsAre("numbers 1 " + verdict.words));
+  EXPECT_THAT(names(outcome.events), ElementsAre("numbers 1 " + verdict.message));
   EXPECT_EQ(job[0].step(), 1);
   EXPECT_EQ(job[0].ledger().used(), 4);
   EXPECT_FALSE(job[0].plan().diagnose);

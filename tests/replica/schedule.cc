@@ -347,7 +347,7 @@ void Schedule::finish(const std::vector<StepReport>& reports) {
   }
   for (const auto& node : nodes_) {
     const StepVerdict verdict = node->replica.judge(reports, true);
-    require(verdict.action == StepAction::kTake, "a good step is not taken: " + verdict.words);
+    require(verdict.action == StepAction::kTake, "a good step is not taken: " + verdict.message);
     const StepOutcome outcome = node->replica.complete(reports, now_, now_);
     require(!want_stop_ || outcome.stop, "a stop is lost");
     require(!want_stop_ || outcome.stop_signal == 15, "the signal is lost");

@@ -234,14 +234,14 @@ void Replica::restore(const State& state) {
   deal_anew({});
 }
 
-std::vector<EventRecord> Replica::roll_back(const State& state, const std::string& words, double now) {
+std::vector<EventRecord> Replica::roll_back(const State& state, const std::string& message, double now) {
   const SavedReplica saved = SavedReplica::from_state(state);
   saved.check_options(this->saved());
   const std::int64_t failed = step();
   follow(saved);
   deal_anew({});
   rolled_back_for_ = failed;
-  return {event(Event::kRollback, 0, words, now)};
+  return {event(Event::kRollback, 0, message, now)};
 }
 
 }  // namespace isochron

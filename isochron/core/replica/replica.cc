@@ -267,18 +267,18 @@ StepVerdict Replica::judge(std::span<const StepReport> reports, bool gradient_is
   }
   const std::string where = "step " + std::to_string(step()) + ": ";
   if (verdict.action == StepAction::kRedo) {
-    verdict.words = where + "memory ran out";
+    verdict.message = where + "memory ran out";
     return verdict;
   }
   if (gradient_is_finite || options_.on_non_finite == OnNonFinite::kIgnore) {
     return verdict;
   }
   verdict.ranks = non_finite_ranks(reports);
-  verdict.words = where + "the gradient is not finite";
+  verdict.message = where + "the gradient is not finite";
   for (const int rank : verdict.ranks) {
     const auto place = static_cast<std::size_t>(rank);
-    verdict.words += (rank == verdict.ranks.front() ? " on " : ", ") + workers()[place].name + " (rank " +
-                     std::to_string(rank) + ", loss " + std::to_string(reports[place].loss) + ")";
+    verdict.message += (rank == verdict.ranks.front() ? " on " : ", ") + workers()[place].name + " (rank " +
+                       std::to_string(rank) + ", loss " + std::to_string(reports[place].loss) + ")";
   }
   if (verdict.ranks.empty() && !diagnosing_) {
     verdict.action = StepAction::kRedo;  // everybody looks at its own gradient then
@@ -301,7 +301,7 @@ StepOutcome Replica::leave_out(std::span<const StepReport> reports, double finis
   require(Phase::kComputed, "leave_out()");
   const StepVerdict verdict = judge(reports, /*gradient_is_finite=*/false);
   const WorkerId first = verdict.ranks.empty() ? 0 : workers()[static_cast<std::size_t>(verdict.ranks.front())].id;
-  EventRecord left_out = event(Event::kNonFinite, first, verdict.words, now);
+  EventRecord left_out = event(Event::kNonFinite, first, verdict.message, now);
   StepOutcome outcome = finish(reports, finished, now, /*taken=*/false);
   outcome.events.push_back(std::move(left_out));
   return outcome;

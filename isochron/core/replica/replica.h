@@ -133,7 +133,7 @@ std::string_view to_string(StepAction action);
 struct StepVerdict {
   StepAction action = StepAction::kTake;
   std::vector<int> ranks;  // whose loss or gradient is not finite, or whose memory ran out
-  std::string words;       // for people; empty if the step is taken
+  std::string message;     // for people; empty if the step is taken
 };
 
 struct StepOutcome {
@@ -225,7 +225,7 @@ class Replica {
   /// differs.
   void restore(const State& state);
   /// To an earlier state of this run, in any phase.
-  std::vector<EventRecord> roll_back(const State& state, const std::string& words, double now);
+  std::vector<EventRecord> roll_back(const State& state, const std::string& message, double now);
 
   // What it is at.
 
