@@ -10,7 +10,10 @@
 namespace isochron {
 namespace {
 
-constexpr std::uint64_t kSchedules = 10'000;
+#ifndef ISOCHRON_SCHEDULES
+#define ISOCHRON_SCHEDULES 10000
+#endif
+constexpr std::uint64_t kSchedules = ISOCHRON_SCHEDULES;
 
 TEST(ReplicaScheduleTest, SurvivorsAreEqualAndEverySampleIsUsedOnceInTenThousandRandomSchedules) {
   for (std::uint64_t seed = 0; seed < kSchedules; ++seed) {
