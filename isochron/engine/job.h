@@ -50,6 +50,7 @@
 #include "isochron/comm/error.h"
 #include "isochron/core/policy/controller.h"
 #include "isochron/core/rate/rate.h"
+#include "isochron/core/replica/replica.h"
 #include "isochron/core/sample/ledger.h"
 #include "isochron/core/sample/sampler.h"
 #include "isochron/core/trace/run_log.h"
@@ -85,11 +86,6 @@ struct AsyncOptions {
 struct PushCounts {
   std::int64_t sent = 0;
   std::int64_t applied = 0;
-};
-
-enum class Weighting : std::uint8_t {
-  kExact,  // b_k K / B: the gradient of one batch of B
-  kMean,   // 1: what plain data parallel does; wrong for unequal batches, for comparison only
 };
 
 // What is done about a loss or gradient that is not finite, on any worker.

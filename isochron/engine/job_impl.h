@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "isochron/core/policy/memory_ceilings.h"
+#include "isochron/core/replica/known_sizes.h"
 #include "isochron/engine/batch_source.h"
 #include "isochron/engine/buffer_copies.h"
 #include "isochron/engine/exchange.h"
 #include "isochron/engine/job.h"
 #include "isochron/engine/job_driver.h"
 #include "isochron/engine/job_state.h"
-#include "isochron/engine/known_sizes.h"
 #include "isochron/engine/learning_rate.h"
 #include "isochron/engine/membership.h"
 #include "isochron/engine/stop_signal.h"

@@ -114,7 +114,7 @@ Standing Job::Impl::standing() const {
       .progress = admission_ ? Standing::kNothing : 2 * step() + (phase_ == Phase::kComputed ? 1 : 0),
       .self = self_,
       .failed_batch = failed_batch_,
-      .in_pieces = in_pieces_ && may_compute_in_pieces_,
+      .chunkable = in_pieces_ && may_compute_in_pieces_,
       .next_id = next_id_,
       .evicted = evicted_,
       .clock = now()};
@@ -228,7 +228,7 @@ void Job::Impl::change_workers(const Settlement& settlement) {
 
 bool Job::Impl::change_to_pieces(const Settlement& settlement) {
   const auto& failures = settlement.out_of_memory;
-  if (failures.empty() || !std::ranges::all_of(failures, &OutOfMemory::in_pieces)) {
+  if (failures.empty() || !std::ranges::all_of(failures, &OutOfMemory::chunkable)) {
     return false;
   }
   for (const OutOfMemory& failure : failures) {

@@ -1,7 +1,7 @@
 // The parts of the module isochron._core, one function for each of core's ideas that Python needs.
 //
 // States go as bytes (State::serialize), enumerations as their words, intervals as pairs. std::invalid_argument becomes
-// ValueError; isochron::Error and InvariantError become isochron.Error and isochron.InvariantError.
+// ValueError; isochron::Error, InvariantError and OrderError become classes of those names.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,6 +11,8 @@ namespace isochron::python {
 void bind_policy(nanobind::module_& module);    // who takes part, the controller, memory ceilings
 void bind_sample(nanobind::module_& module);    // the sampler and the ledger
 void bind_dispatch(nanobind::module_& module);  // who computes what next, out of step
+void bind_records(nanobind::module_& module);   // what steps leave behind, and what workers tell one another
+void bind_replica(nanobind::module_& module);   // the step protocol
 void bind_trace(nanobind::module_& module);     // the run log
 
 }  // namespace isochron::python

@@ -1,4 +1,5 @@
 #include "isochron/core/error.h"
+#include "isochron/core/replica/replica.h"
 #include "isochron/python/bind.h"
 
 namespace nb = nanobind;
@@ -9,8 +10,11 @@ NB_MODULE(_core, module) {
   module.attr("__version__") = ISOCHRON_VERSION;
   [[maybe_unused]] const nb::exception<isochron::Error> error(module, "Error", PyExc_RuntimeError);
   [[maybe_unused]] const nb::exception<isochron::InvariantError> defect(module, "InvariantError", PyExc_AssertionError);
+  [[maybe_unused]] const nb::exception<isochron::OrderError> order(module, "OrderError", PyExc_RuntimeError);
   isochron::python::bind_policy(module);
   isochron::python::bind_sample(module);
   isochron::python::bind_dispatch(module);
+  isochron::python::bind_records(module);
+  isochron::python::bind_replica(module);
   isochron::python::bind_trace(module);
 }

@@ -33,16 +33,6 @@ std::vector<Pair> to_pairs(const std::vector<Interval>& intervals) {
   return pairs;
 }
 
-LastBatch parse_last_batch(const std::string& name) {
-  if (name == "keep") {
-    return LastBatch::kKeep;
-  }
-  if (name == "drop") {
-    return LastBatch::kDrop;
-  }
-  throw std::invalid_argument("last_batch is '" + name + "'; permitted: keep, drop");
-}
-
 std::vector<std::int64_t> samples_between(const Sampler& sampler, std::int64_t first, std::int64_t last) {
   if (first < 0 || last < first || last > sampler.samples_per_epoch()) {
     throw std::invalid_argument(

@@ -175,6 +175,12 @@ void bind_steps(nb::class_<RunLogFile>& log) {
       nb::arg("staleness") = -1);
 }
 
+// Records as core has them, without a copy field by field.
+void bind_records(nb::class_<RunLogFile>& log) {
+  log.def("write", [](RunLogFile& self, const StepRecord& record) { self.write(record); }, nb::arg("record"));
+  log.def("write", [](RunLogFile& self, const EventRecord& record) { self.write(record); }, nb::arg("record"));
+}
+
 void bind_events(nb::class_<RunLogFile>& log) {
   log.def(
       "event",
@@ -207,6 +213,7 @@ void bind_trace(nb::module_& module) {
   bind_opening(log);
   bind_steps(log);
   bind_events(log);
+  bind_records(log);
 }
 
 }  // namespace isochron::python

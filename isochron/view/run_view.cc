@@ -33,12 +33,14 @@ bool deserves_a_look(Reason reason) {
 }
 
 bool leaves(std::string_view event) {
-  return event == "kill" || event == "death" || event == "evicted";
+  const EventKind* const kind = find_event(event);
+  return kind != nullptr && kind->removes_worker;
 }
 
 /// What concerns the job as a whole comes without a worker.
 bool concerns_all(std::string_view event) {
-  return event == "rollback" || event == "resume" || event == "numbers";
+  const EventKind* const kind = find_event(event);
+  return kind != nullptr && kind->concerns_job;
 }
 
 /// Sums must stay sums whatever a log says.
@@ -182,24 +184,24 @@ void RunView::add(const EventRecord& record) {
   if (!concerns_all(record.event)) {
     if (const std::size_t place = place_of(record.worker, record.worker); place < kMostWorkers) {
       WorkerTotals& totals = workers_[place];
-      if (record.event == "join" && !record.words.empty()) {
+      if (is(record, Event::kJoin) && !record.words.empty()) {
         totals.name = shortened(record.words, kLongestName);
       }
       totals.present = !leaves(record.event);
       worker = totals.name;
     }
   }
-  std::string words = record.event == "join" ? "" : shortened(record.words, kLongestWords);
+  std::string words = is(record, Event::kJoin) ? "" : shortened(record.words, kLongestWords);
   if (!worker.empty() && words.starts_with(worker + ": ")) {
     words.erase(0, worker.size() + 2);  // the name is told already
   }
   if (sets_step(record)) {
     timeline_.forget_from(record.step);
-    resumed_ = resumed_ || record.event == "resume";
+    resumed_ = resumed_ || is(record, Event::kResume);
   }
   events_.add(
       {.step = record.step,
-       .seconds = record.event == "resume" ? end_ : shifted(finite(record.seconds)),
+       .seconds = is(record, Event::kResume) ? end_ : shifted(finite(record.seconds)),
        .what = shortened(record.event, kLongestName),
        .worker = worker,
        .words = words});

@@ -27,7 +27,7 @@ LiveLog::LiveLog(const std::string& path, const RunHeader& header, std::int64_t 
   if (begin == Begin::kTakeOver) {
     next_step_ = file_.next_step();
   } else if (file_.continued()) {
-    file_.write(EventRecord{.step = first_step, .event = "resume"});
+    file_.write(EventRecord{.step = first_step, .event = std::string(to_string(Event::kResume))});
   }
 }
 

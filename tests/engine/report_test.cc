@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "isochron/engine/known_sizes.h"
+#include "isochron/core/replica/known_sizes.h"
 
 namespace isochron {
 namespace {

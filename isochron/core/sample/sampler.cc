@@ -28,6 +28,19 @@ SamplerOptions checked(const SamplerOptions& options) {
 
 }  // namespace
 
+std::string_view to_string(LastBatch last_batch) {
+  return last_batch == LastBatch::kKeep ? "keep" : "drop";
+}
+
+LastBatch parse_last_batch(std::string_view name) {
+  for (const LastBatch last_batch : {LastBatch::kKeep, LastBatch::kDrop}) {
+    if (to_string(last_batch) == name) {
+      return last_batch;
+    }
+  }
+  throw std::invalid_argument("last_batch is '" + std::string(name) + "'; permitted: keep, drop");
+}
+
 void SamplerOptions::validate() const {
   require(
       dataset_size >= 1 && dataset_size <= kMostPositions,

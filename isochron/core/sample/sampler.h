@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "isochron/core/sample/interval.h"
@@ -20,6 +21,10 @@ enum class LastBatch : std::uint8_t {
   kKeep,  // the last step of an epoch takes what is left; weights are b_k over the samples of that step
   kDrop,  // what does not fill a step is left out; which samples those are differs from epoch to epoch
 };
+
+/// "keep", "drop". Parsing throws std::invalid_argument naming the value and those names.
+std::string_view to_string(LastBatch last_batch);
+LastBatch parse_last_batch(std::string_view name);
 
 struct SamplerOptions {
   std::int64_t dataset_size = 0;  // 1 .. 2^53

@@ -103,7 +103,7 @@ std::string ChromeTrace::add(const StepRecord& record) {
 
 std::string ChromeTrace::add(const EventRecord& record) {
   std::string text;
-  if (record.event == "join") {
+  if (is(record, Event::kJoin)) {
     track(record.worker).name = record.words;
     text += thread_name(kFirstWorker + record.worker, record.words);
   }

@@ -85,9 +85,10 @@ void PrometheusMetrics::observe(const StepRecord& record) {
 }
 
 void PrometheusMetrics::observe(const EventRecord& record) {
-  if (record.event == "kill" || record.event == "death" || record.event == "evicted") {
+  const EventKind* const kind = find_event(record.event);
+  if (kind != nullptr && kind->removes_worker) {
     last_steps_.erase(record.worker);
-  } else if (record.event == "join") {
+  } else if (is(record, Event::kJoin)) {
     labels_[record.worker] = '{' + label("worker", record.words) + '}';
   }
 }

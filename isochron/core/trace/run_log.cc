@@ -20,8 +20,13 @@ std::string column(const std::vector<WorkerStep>& workers, T WorkerStep::* field
 
 }  // namespace
 
+bool is(const EventRecord& record, Event event) {
+  return record.event == to_string(event);
+}
+
 bool sets_step(const EventRecord& record) {
-  return record.event == "rollback" || record.event == "resume";
+  const EventKind* const kind = find_event(record.event);
+  return kind != nullptr && kind->sets_step;
 }
 
 std::string to_json(const RunHeader& header) {

@@ -19,6 +19,7 @@
 
 #include "isochron/core/policy/policy.h"
 #include "isochron/core/telemetry.h"
+#include "isochron/core/trace/event.h"
 #include "isochron/core/worker.h"
 
 namespace isochron {
@@ -74,26 +75,17 @@ struct StepRecord {
   bool operator==(const StepRecord&) const = default;
 };
 
-/// Names of events:
-///   "death", "kill"     the worker is gone; the simulator says "kill";
-///   "join"              the worker is there from this step on;
-///   "stall", "stop"     the worker does not answer; the simulator says "stop";
-///   "continue"          it answers again;
-///   "evicted"           the others went on without it;
-///   "speed"             its speed was changed from outside;
-///   "out-of-memory"     it ran out of memory and takes smaller batches;
-///   "numbers"           a loss or a gradient was not finite;
-///   "rollback"          the job goes on from this step with an earlier state;
-///   "resume"            another process goes on with the log from this step.
 struct EventRecord {
   std::int64_t step = 0;  // under way, or the coming one
   double seconds = 0.0;
-  std::string event;
+  std::string event;    // a name of event.h, or of a later version of it
   WorkerId worker = 0;  // 0 as well if it is about the job
   std::string words;    // for people; of a join: the worker's name
   bool operator==(const EventRecord&) const = default;
 };
 
+/// Whether the record is of this event.
+[[nodiscard]] bool is(const EventRecord& record, Event event);
 /// Whether the event's step is the number of the next step.
 [[nodiscard]] bool sets_step(const EventRecord& record);
 

@@ -1,8 +1,6 @@
 #include "isochron/core/trace/sample_audit.h"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 #include <utility>
 
 namespace isochron {
@@ -12,21 +10,7 @@ constexpr std::int64_t kMostCount = std::int64_t{1} << 60;  // more doubles than
 
 /// The name under which an event is counted: those that nobody knows may hold anything.
 std::string counted_name(const std::string& event) {
-  constexpr std::array<std::string_view, 13> kKnown = {
-      "death",
-      "kill",
-      "join",
-      "stall",
-      "stop",
-      "continue",
-      "evicted",
-      "speed",
-      "out-of-memory",
-      "numbers",
-      "skipped",
-      "rollback",
-      "resume"};
-  return std::ranges::find(kKnown, event) == kKnown.end() ? "other" : event;
+  return find_event(event) == nullptr ? "other" : event;
 }
 
 bool is_whole(std::int64_t number) {

@@ -23,11 +23,11 @@
 #include <string>
 #include <vector>
 
+#include "isochron/core/replica/known_sizes.h"
 #include "isochron/engine/async/coordinator.h"
 #include "isochron/engine/batch_source.h"
 #include "isochron/engine/job_driver.h"
 #include "isochron/engine/job_state.h"
-#include "isochron/engine/known_sizes.h"
 #include "isochron/engine/membership.h"
 #include "isochron/engine/stop_signal.h"
 #include "isochron/server/channel.h"

@@ -1,5 +1,5 @@
-// Which batch sizes a device has computed: its first step with one takes longer, since kernels are chosen and memory is
-// found for it, so that the time says nothing about the device's speed. CPUs do not care.
+// Which batch sizes a device has computed. The first step with a size takes longer on a GPU, which chooses kernels and
+// finds memory for it, so the time says nothing about the device's speed. CPUs do not care. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ class KnownSizes {
  public:
   explicit KnownSizes(bool of_cpu) : of_cpu_(of_cpu) {}
 
-  // Whether the time of a step with this batch, just computed, says something.
+  /// Whether the time of a step with this batch, just computed, says something.
   bool add(std::int64_t batch) { return !sizes_.insert(batch).second || of_cpu_; }
 
  private:

@@ -1,4 +1,4 @@
-#include "isochron/engine/standing.h"
+#include "isochron/core/replica/progress.h"
 
 #include <algorithm>
 #include <iterator>
@@ -23,41 +23,54 @@ void WorkerState::exchange(StateExchange& state) {
   state.field("granularity", worker.granularity);
 }
 
-void Standing::exchange(StateExchange& state) {
+void ProgressReport::exchange(StateExchange& state) {
   state.field("progress", progress);
   WorkerState described{self};
   state.part("self", described);
   self = described.worker;
   state.field("failed_batch", failed_batch);
-  state.field("in_pieces", in_pieces);
+  state.field("chunkable", chunkable);
+  state.field("moments_known", moments_known);
   state.field("next_id", next_id);
   state.field("evicted", evicted);
   state.field("clock", clock);
 }
 
-Settlement settle(std::span<const Standing> standings) {
+std::string ProgressReport::encode() const {
+  ProgressReport copy = *this;
+  return save_state(copy).serialize();
+}
+
+ProgressReport ProgressReport::decode(const std::string& text) {
+  ProgressReport report;
+  restore_state(report, State::parse(text));
+  return report;
+}
+
+Settlement settle(std::span<const ProgressReport> reports) {
   Settlement result;
-  const auto furthest = std::ranges::max_element(standings, {}, &Standing::progress);
-  ISO_CHECK(furthest != standings.end() && furthest->progress >= 0, "nobody knows the state of the job");
-  result.leader = static_cast<int>(furthest - standings.begin());
+  const auto furthest = std::ranges::max_element(reports, {}, &ProgressReport::progress);
+  ISO_CHECK(furthest != reports.end() && furthest->progress >= 0, "nobody knows the state of the job");
+  result.leader = static_cast<int>(furthest - reports.begin());
   result.unfinished = furthest->progress % 2 == 1;
   result.progress = furthest->progress + (result.unfinished ? 1 : 0);
-  result.next_id = std::ranges::max(standings, {}, &Standing::next_id).next_id;
-  for (std::size_t rank = 0; rank < standings.size(); ++rank) {
-    const Standing& standing = standings[rank];
-    if (standing.progress < furthest->progress) {
+  result.moments_known = std::ranges::all_of(reports, &ProgressReport::moments_known);
+  result.next_id = std::ranges::max(reports, {}, &ProgressReport::next_id).next_id;
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+    const ProgressReport& report = reports[rank];
+    if (report.progress < furthest->progress) {
       result.behind.push_back(static_cast<int>(rank));
     }
-    result.workers.push_back(standing.self);
-    std::ranges::copy(standing.evicted, std::back_inserter(result.evicted));
-    result.clocks.push_back(standing.clock);
-    if (standing.progress == Standing::kNothing) {
+    result.workers.push_back(report.self);
+    std::ranges::copy(report.evicted, std::back_inserter(result.evicted));
+    result.clocks.push_back(report.clock);
+    if (report.progress == ProgressReport::kNothing) {
       result.workers.back().id = result.next_id++;
       result.joined.push_back(result.workers.back());
     }
-    if (standing.failed_batch > 0) {
+    if (report.failed_batch > 0) {
       result.out_of_memory.push_back(
-          {.worker = standing.self.id, .batch = standing.failed_batch, .in_pieces = standing.in_pieces});
+          {.worker = report.self.id, .batch = report.failed_batch, .chunkable = report.chunkable});
     }
   }
   return result;

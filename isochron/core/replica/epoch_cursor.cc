@@ -1,0 +1,104 @@
+#include "isochron/core/replica/epoch_cursor.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "isochron/core/error.h"
+
+namespace isochron {
+
+void DataPlace::exchange(StateExchange& state) {
+  state.field("dataset_size", dataset_size);
+  state.field("epoch", epoch);
+  state.field("position", position);
+  state.part("ledger", ledger);
+}
+
+EpochCursor::EpochCursor(const SamplerOptions& options) : EpochCursor(options, Sampler(options)) {
+}
+
+EpochCursor EpochCursor::of_stream(const SamplerOptions& options) {
+  ISO_CHECK(options.dataset_size == 0, "a stream has no size");
+  return {options, std::nullopt};
+}
+
+EpochCursor::EpochCursor(const SamplerOptions& options, const std::optional<Sampler>& sampler)
+    : options_(options), sampler_(sampler), ledger_(epoch_size()) {
+}
+
+std::int64_t EpochCursor::epoch_size() const {
+  return sampler_ ? sampler_->samples_per_epoch() : kMostPositions;
+}
+
+std::int64_t EpochCursor::step_size(std::int64_t from_stream) const {
+  const std::int64_t most = sampler_ ? 0 : options_.global_batch;
+  const std::int64_t least = sampler_ ? 0 : 1;
+  if (from_stream < least || from_stream > most) {
+    throw std::invalid_argument(
+        "samples of a stream are " + std::to_string(from_stream) + "; permitted: " +
+        (sampler_ ? std::string("none, since the job has a dataset") : "1 to " + std::to_string(most)));
+  }
+  return sampler_ ? sampler_->step_size() : from_stream;
+}
+
+std::vector<Interval> EpochCursor::slices(std::span<const std::int64_t> batch_sizes, std::int64_t samples) const {
+  if (sampler_) {
+    return sampler_->slices(batch_sizes);
+  }
+  std::vector<Interval> slices;
+  std::int64_t first = position_;
+  for (const std::int64_t size : deal(samples, batch_sizes)) {
+    slices.push_back({.first = first, .last = first + size});
+    first += size;
+  }
+  return slices;
+}
+
+void EpochCursor::finish(std::span<const Interval> slices, std::span<const Worker> workers) {
+  if (position() == 0) {
+    ledger_ = Ledger(epoch_size());
+  }
+  for (std::size_t k = 0; k < slices.size(); ++k) {
+    ledger_.stage({.positions = slices[k], .worker = workers[k].id});
+  }
+  ledger_.commit();
+  if (sampler_) {
+    sampler_->advance();
+    ISO_CHECK(position() != 0 || ledger_.complete(), "an epoch used some sample twice or not at all");
+  } else {
+    position_ = slices.back().last;
+  }
+}
+
+void EpochCursor::end_epoch() {
+  ISO_CHECK(is_stream(), "the end of a dataset's epoch is known");
+  const bool once = ledger_.used() == position_ && ledger_.duplicates().empty() && ledger_.intervals().size() <= 1;
+  ISO_CHECK(position_ == 0 || once, "an epoch used some sample twice or not at all");
+  ++epoch_;
+  position_ = 0;
+}
+
+DataPlace EpochCursor::place() const {
+  return {.dataset_size = options_.dataset_size, .epoch = epoch(), .position = position(), .ledger = ledger_};
+}
+
+void EpochCursor::go_to(const DataPlace& place) {
+  if (place.dataset_size != options_.dataset_size) {
+    throw std::invalid_argument(
+        "the dataset's size is " + std::to_string(options_.dataset_size) + "; permitted: that of the checkpoint, " +
+        std::to_string(place.dataset_size));
+  }
+  if (place.ledger.size() != epoch_size() || place.epoch < 0 || place.position < 0 || place.position > epoch_size()) {
+    throw std::invalid_argument("the saved place in the data is not one of this dataset");
+  }
+  if (sampler_) {
+    Sampler sampler = *sampler_;
+    sampler.restore({.seed = options_.seed, .epoch = place.epoch, .position = place.position});
+    sampler_ = sampler;
+  }
+  epoch_ = place.epoch;
+  position_ = place.position;
+  ledger_ = place.ledger;
+}
+
+}  // namespace isochron

@@ -1,0 +1,77 @@
+#include "isochron/core/replica/introduction.h"
+
+#include <stdexcept>
+
+#include "isochron/core/replica/progress.h"
+
+namespace isochron {
+namespace {
+
+constexpr std::string_view kWorker = "worker.";  // before the fields of the worker; options have no such names
+
+// Nothing if there is none.
+std::string difference(const Introduction& theirs, const Introduction& first, const std::string& whose) {
+  for (const auto& [name, value] : theirs.shared) {
+    const auto expected = first.shared.find(name);
+    if (expected == first.shared.end() || value != expected->second) {
+      return name + " is " + value + " on " + whose + "; permitted: what rank 0 has, " +
+             (expected == first.shared.end() ? "nothing" : expected->second);
+    }
+  }
+  for (const auto& [name, value] : first.shared) {
+    if (!theirs.shared.contains(name)) {
+      return name + " is nothing on " + whose + "; permitted: what rank 0 has, " + value;
+    }
+  }
+  return {};
+}
+
+struct Described {
+  WorkerState worker;
+  void exchange(StateExchange& state) { state.part("worker", worker); }
+};
+
+}  // namespace
+
+std::string Introduction::encode() const {
+  Described described{{worker}};
+  State state = save_state(described);
+  state.words.insert(shared.begin(), shared.end());
+  return state.serialize();
+}
+
+Introduction Introduction::decode(const std::string& text) {
+  const State state = State::parse(text);
+  Described described;
+  restore_state(described, state);
+  Introduction introduction{.shared = {}, .worker = described.worker.worker};
+  for (const auto& [name, value] : state.words) {
+    if (!name.starts_with(kWorker)) {
+      introduction.shared.emplace(name, value);
+    }
+  }
+  return introduction;
+}
+
+std::vector<Worker> agree(std::span<const Introduction> introductions) {
+  std::vector<Worker> workers;
+  for (std::size_t rank = 0; rank < introductions.size(); ++rank) {
+    const std::string trouble = difference(introductions[rank], introductions[0], "rank " + std::to_string(rank));
+    if (!trouble.empty()) {
+      throw std::invalid_argument(trouble);
+    }
+    Worker worker = introductions[rank].worker;
+    worker.id = rank;
+    if (worker.name.empty()) {
+      worker.name = "worker-" + std::to_string(rank);
+    }
+    workers.push_back(std::move(worker));
+  }
+  return workers;
+}
+
+std::string objection(const Introduction& newcomer, const Introduction& own) {
+  return difference(newcomer, own, "the newcomer");
+}
+
+}  // namespace isochron

@@ -1,0 +1,31 @@
+// How the workers of a job introduce themselves to one another: what all must share, and what each says of itself. Pure;
+// the caller brings introductions round.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "isochron/core/state.h"
+#include "isochron/core/worker.h"
+
+namespace isochron {
+
+struct Introduction {
+  std::map<std::string, std::string, std::less<>> shared;  // options by name; all workers must give the same
+  Worker worker;                                           // its id is not known yet
+
+  /// As text that travels. decode() throws std::invalid_argument on any other text.
+  [[nodiscard]] std::string encode() const;
+  static Introduction decode(const std::string& text);
+};
+
+/// All workers by rank, which is their id; who has no name gets one. Throws std::invalid_argument naming option, rank and
+/// values if they do not share what they must.
+std::vector<Worker> agree(std::span<const Introduction> introductions);
+
+/// Why a worker of the job does not accept the newcomer, or nothing.
+std::string objection(const Introduction& newcomer, const Introduction& own);
+
+}  // namespace isochron

@@ -1,0 +1,247 @@
+// How a replica follows those who come and go, and what memory permits; and the replica as a value.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "isochron/core/error.h"
+#include "isochron/core/replica/replica.h"
+
+namespace isochron {
+
+EventRecord Replica::event(Event event, WorkerId worker, std::string words, double now) const {
+  return {
+      .step = step(),
+      .seconds = now,
+      .event = std::string(to_string(event)),
+      .worker = worker,
+      .words = std::move(words)};
+}
+
+// Bounds and ceilings.
+
+std::vector<Worker> Replica::with_ceilings() const {
+  std::vector<Worker> workers = members_;
+  for (Worker& worker : workers) {
+    worker.max_batch = ceilings_.limit(worker.id, std::max<std::int64_t>(worker.min_batch, 1), worker.max_batch);
+  }
+  return workers;
+}
+
+void Replica::fit_to_members() {
+  if (std::vector<Worker> now = with_ceilings(); !same_workers(workers(), now)) {
+    controller_->change_workers(std::move(now));
+  }
+}
+
+std::string Replica::trouble_of_fitting() {
+  try {
+    fit_to_members();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void Replica::note_memory_failures(
+    std::span<const MemoryFailure> failures, double now, std::vector<EventRecord>& events) {
+  for (const MemoryFailure& failure : failures) {
+    events.push_back(
+        event(Event::kOutOfMemory, failure.worker, "with " + std::to_string(failure.batch) + " samples", now));
+    ceilings_.failed(failure.worker, failure.batch, step());
+  }
+}
+
+void Replica::deal_anew(std::span<const MemoryFailure> failures) {
+  std::string trouble = trouble_of_fitting();
+  if (!trouble.empty() && change_to_chunks(failures)) {
+    trouble = trouble_of_fitting();
+  }
+  if (!trouble.empty() && ceilings_.give_up(step())) {
+    trouble = trouble_of_fitting();
+  }
+  if (!trouble.empty()) {
+    throw Error(
+        "step " + std::to_string(step()) + ": the workers that are left cannot take the global batch (" + trouble +
+        ")");
+  }
+}
+
+bool Replica::change_to_chunks(std::span<const MemoryFailure> failures) {
+  if (failures.empty() || !std::ranges::all_of(failures, &MemoryFailure::chunkable)) {
+    return false;
+  }
+  const Worker& self = members_[static_cast<std::size_t>(rank_)];
+  for (const MemoryFailure& failure : failures) {
+    if (failure.worker == self.id) {
+      chunk_size_ = ceilings_.limit(self.id, 1, self.max_batch);
+    }
+    ceilings_.forget(failure.worker);
+  }
+  return true;
+}
+
+void Replica::change_bounds(std::span<const BatchBounds> bounds) {
+  require(Phase::kBetween, "change_bounds()");
+  (void)decision();
+  if (bounds.size() != members_.size()) {
+    throw std::invalid_argument(
+        "bounds are of " + std::to_string(bounds.size()) + " workers; permitted: those of all " +
+        std::to_string(members_.size()));
+  }
+  std::vector<Worker> before = members_;
+  for (std::size_t k = 0; k < bounds.size(); ++k) {
+    members_[k].min_batch = bounds[k].min_batch;
+    members_[k].max_batch = std::min(bounds[k].max_batch, options_.global_batch);
+  }
+  try {
+    fit_to_members();
+  } catch (const std::invalid_argument&) {
+    members_ = std::move(before);
+    throw;
+  }
+}
+
+// Coming together.
+
+void Replica::note_eviction(int rank) {
+  ISO_CHECK(rank >= 0 && rank < std::ssize(members_), "a rank that nobody has");
+  evicted_.push_back(members_[static_cast<std::size_t>(rank)].id);
+}
+
+ProgressReport Replica::progress(double now) const {
+  if (phase_ == Phase::kComputing) {
+    require(Phase::kBetween, "progress()");
+  }
+  return {
+      .progress = joined() ? 2 * step() + (phase_ == Phase::kComputed ? 1 : 0) : ProgressReport::kNothing,
+      .self = members_[static_cast<std::size_t>(rank_)],
+      .failed_batch = failed_batch_,
+      .chunkable = chunkable_,
+      .moments_known = moments_known_,
+      .next_id = next_id_,
+      .evicted = evicted_,
+      .clock = now};
+}
+
+std::optional<StepRecord> Replica::finish_unreported(const Settlement& settlement, double now) {
+  if (!settlement.unfinished || phase_ != Phase::kComputed || 2 * step() + 2 != settlement.progress) {
+    return std::nullopt;
+  }
+  record_ = make_unreported_record(
+      plan_.batches(), workers(), decision(), {.epoch = plan_.epoch, .position = plan_.position}, now);
+  cursor_->finish(plan_.slices, workers());
+  moments_known_ = false;
+  diagnosing_ = false;
+  controller_->observe({.step = step()});
+  phase_ = Phase::kBetween;
+  return record_;
+}
+
+void Replica::take_over(const State& state) {
+  const SavedReplica saved = SavedReplica::from_state(state);
+  saved.check_options(this->saved());
+  follow(saved);
+  next_id_ = saved.next_id;
+  stopping_ = saved.stopping;
+  stop_signal_ = static_cast<int>(saved.stop_signal);
+  rolled_back_for_ = saved.rolled_back_for;
+}
+
+std::vector<EventRecord> Replica::adopt(const Settlement& settlement, int rank, double now) {
+  if (!controller_ || 2 * step() + (phase_ == Phase::kComputed ? 1 : 0) != settlement.progress) {
+    throw OrderError(
+        "adopt() was called out of order: this worker is not as far as the others; take over the state of rank " +
+        std::to_string(settlement.leader) + " (take_over), or count its last step (finish_unreported), first");
+  }
+  require(Phase::kBetween, "adopt()");
+  ISO_CHECK(rank >= 0 && rank < std::ssize(settlement.workers), "a rank that nobody has");
+  std::vector<EventRecord> events;
+  const std::vector<Worker> gone = missing(workers(), settlement.workers);
+  for (const Worker& worker : gone) {
+    const bool evicted = std::ranges::find(settlement.evicted, worker.id) != settlement.evicted.end();
+    events.push_back(event(evicted ? Event::kEvicted : Event::kDeath, worker.id, worker.name, now));
+    ceilings_.forget(worker.id);
+  }
+  for (const Worker& worker : settlement.joined) {
+    events.push_back(event(Event::kJoin, worker.id, worker.name, now));
+  }
+  note_memory_failures(settlement.out_of_memory, now, events);
+  members_ = settlement.workers;
+  rank_ = rank;
+  joined_ = true;
+  next_id_ = settlement.next_id;
+  // The moments of a step are the sum over all who took part in it, and every replica must know whether they count.
+  moments_known_ = settlement.moments_known && gone.empty() && settlement.behind.empty();
+  diagnosing_ = false;
+  failed_batch_ = 0;
+  chunkable_ = false;
+  evicted_.clear();
+  deal_anew(settlement.out_of_memory);
+  return events;
+}
+
+// The replica as a value.
+
+SavedReplica Replica::saved() const {
+  SavedReplica saved;
+  saved.global_batch = options_.global_batch;
+  saved.seed = std::to_string(options_.seed);
+  saved.last_batch = to_string(options_.last_batch);
+  saved.policy = options_.policy;
+  saved.roster = workers();
+  saved.next_id = next_id_;
+  if (controller_) {
+    saved.controller = controller_->state();
+  }
+  saved.ceilings = ceilings_;
+  saved.place = cursor_ ? std::optional(cursor_->place()) : pending_place_;
+  saved.record = record_;
+  saved.stopping = stopping_;
+  saved.stop_signal = stop_signal_;
+  saved.rolled_back_for = rolled_back_for_;
+  return saved;
+}
+
+State Replica::state() const {
+  require(Phase::kBetween, "state()");
+  (void)decision();
+  return saved().to_state();
+}
+
+void Replica::follow(const SavedReplica& saved) {
+  Controller controller = make_controller(saved.roster);
+  controller.restore(saved.controller);
+  if (cursor_ && saved.place) {
+    cursor_->go_to(*saved.place);
+  } else if (!cursor_) {
+    pending_place_ = saved.place;
+  }
+  // Nothing throws from here on.
+  controller_ = std::move(controller);
+  ceilings_ = saved.ceilings;
+  record_ = saved.record;
+  moments_known_ = false;
+  diagnosing_ = false;
+  phase_ = Phase::kBetween;
+}
+
+void Replica::restore(const State& state) {
+  require(Phase::kBetween, "restore()");
+  const SavedReplica saved = SavedReplica::from_state(state);
+  saved.check_options(this->saved());
+  follow(saved);
+  next_id_ = saved.give_ids(members_);
+  deal_anew({});
+}
+
+std::vector<EventRecord> Replica::roll_back(const State& state, const std::string& message, double now) {
+  const SavedReplica saved = SavedReplica::from_state(state);
+  saved.check_options(this->saved());
+  const std::int64_t failed = step();
+  follow(saved);
+  deal_anew({});
+  rolled_back_for_ = failed;
+  return {event(Event::kRollback, 0, message, now)};
+}
+
+}  // namespace isochron

@@ -1,0 +1,388 @@
+#include "isochron/core/replica/replica.h"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "isochron/core/error.h"
+#include "isochron/core/random/random.h"
+
+namespace isochron {
+namespace {
+
+// No worker can use a higher bound than B, and policies compare bounds.
+std::vector<Worker> limited(std::vector<Worker> workers, std::int64_t global_batch) {
+  for (Worker& worker : workers) {
+    worker.max_batch = std::min(worker.max_batch, global_batch);
+  }
+  return workers;
+}
+
+std::vector<Worker> numbered(std::vector<Worker> workers) {
+  for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+    workers[rank].id = rank;
+  }
+  return workers;
+}
+
+std::string advice(Replica::Phase phase, std::int64_t step) {
+  const std::string which = "step " + std::to_string(step);
+  switch (phase) {
+    case Replica::Phase::kBetween:
+      return "no step is under way; take the next batch (plan) first";
+    case Replica::Phase::kComputing:
+      return "the batch of " + which +
+             " is out, and its gradients are not there yet; compute them (report), or give the step up (abandon), "
+             "first";
+    case Replica::Phase::kComputed:
+      return "the gradients of " + which +
+             " are there, but the step is not finished; finish it (complete, redo), or give it up (abandon), first";
+  }
+  return "";
+}
+
+}  // namespace
+
+Replica::Replica(
+    Unjoined /*unjoined*/, ReplicaOptions options, std::vector<Worker> members, int rank, const LocalOptions& local)
+    : options_(std::move(options)),
+      members_(limited(std::move(members), options_.global_batch)),
+      rank_(rank),
+      next_id_(members_.size()),
+      known_sizes_(local.cpu),
+      chunk_size_(local.chunk_size) {
+  if (rank < 0 || rank >= std::ssize(members_)) {
+    throw std::invalid_argument(
+        "rank is " + std::to_string(rank) + "; permitted: 0 to " + std::to_string(std::ssize(members_) - 1));
+  }
+  if (chunk_size_ < 0) {
+    throw std::invalid_argument("chunk_size is " + std::to_string(chunk_size_) + "; permitted: 0 or more");
+  }
+}
+
+Replica::Replica(ReplicaOptions options, std::vector<Worker> workers, int rank, const LocalOptions& local)
+    : Replica(Unjoined{}, std::move(options), numbered(std::move(workers)), rank, local) {
+  controller_ = make_controller(members_);
+  joined_ = true;
+}
+
+Replica Replica::newcomer(ReplicaOptions options, Worker self, const LocalOptions& local) {
+  return {Unjoined{}, std::move(options), {std::move(self)}, 0, local};
+}
+
+Controller Replica::make_controller(std::vector<Worker> workers) const {
+  return {
+      {.workers = std::move(workers), .global_batch = options_.global_batch},
+      {.policy = options_.policy, .rate = options_.rate}};
+}
+
+// The one place that says what order calls must have.
+void Replica::require(Phase phase, const char* call) const {
+  if (phase_ != phase) {
+    throw OrderError(std::string(call) + " was called out of order: " + advice(phase_, step()));
+  }
+}
+
+const std::vector<Worker>& Replica::workers() const {
+  return controller_ ? controller_->roster().workers : members_;
+}
+
+const Decision& Replica::decision() const {
+  if (!joined_) {
+    throw OrderError(
+        "this worker has not joined the job yet; take over the state of another one (take_over) and adopt() the "
+        "settlement first");
+  }
+  return controller_->decision();
+}
+
+const EpochCursor& Replica::cursor() const {
+  if (!cursor_) {
+    throw OrderError("the job has no data yet; name its dataset (open, open_stream) first");
+  }
+  return *cursor_;
+}
+
+const Sampler& Replica::sampler() const {
+  if (cursor().is_stream()) {
+    throw OrderError("a stream has no order of its own; read its samples in theirs");
+  }
+  return *cursor().sampler();
+}
+
+std::int64_t Replica::epoch() const {
+  return cursor_ ? cursor_->epoch() : pending_place_ ? pending_place_->epoch : 0;
+}
+
+std::int64_t Replica::position() const {
+  return cursor_ ? cursor_->position() : pending_place_ ? pending_place_->position : 0;
+}
+
+SamplerOptions Replica::sampler_options(std::int64_t dataset_size) const {
+  return {
+      .dataset_size = dataset_size,
+      .global_batch = options_.global_batch,
+      .seed = options_.seed,
+      .last_batch = options_.last_batch};
+}
+
+void Replica::open(std::int64_t dataset_size) {
+  open_at(EpochCursor(sampler_options(dataset_size)));
+}
+
+void Replica::open_stream() {
+  open_at(EpochCursor::of_stream(sampler_options(0)));
+}
+
+void Replica::open_at(EpochCursor cursor) {
+  if (cursor_) {
+    if (cursor_->dataset_size() != cursor.dataset_size()) {
+      throw std::invalid_argument(
+          "the dataset's size is " + std::to_string(cursor.dataset_size()) +
+          "; permitted: that of the job's first dataset, " + std::to_string(cursor_->dataset_size()));
+    }
+    return;
+  }
+  if (pending_place_) {
+    cursor.go_to(*pending_place_);
+    pending_place_.reset();
+  }
+  cursor_ = std::move(cursor);
+}
+
+std::vector<std::int64_t> StepPlan::batches() const {
+  std::vector<std::int64_t> sizes;
+  sizes.reserve(slices.size());
+  std::ranges::transform(slices, std::back_inserter(sizes), &Interval::size);
+  return sizes;
+}
+
+const StepPlan& Replica::plan(std::int64_t from_stream) {
+  require(Phase::kBetween, "plan()");
+  const Decision& split = decision();
+  const std::int64_t size = cursor().step_size(from_stream);
+  plan_ = {
+      .step = split.step,
+      .epoch = cursor_->epoch(),
+      .position = cursor_->position(),
+      .step_size = size,
+      .slices = cursor_->slices(split.batch_sizes, size),
+      .learning_rate_factor = split.learning_rate_factor,
+      .diagnose = diagnosing_,
+      .decision = split};
+  plan_.mine = plan_.slices[static_cast<std::size_t>(rank_)];
+  plan_.loss_weight = loss_weight();
+  plan_.digest = digest();
+  phase_ = Phase::kComputing;
+  return plan_;
+}
+
+// Everything that decides about the step: its samples, who takes them, and the learning rate.
+std::uint64_t Replica::digest() const {
+  std::uint64_t key = mix_key(
+      {static_cast<std::uint64_t>(plan_.step),
+       static_cast<std::uint64_t>(plan_.epoch),
+       static_cast<std::uint64_t>(plan_.position),
+       static_cast<std::uint64_t>(plan_.step_size),
+       std::bit_cast<std::uint64_t>(plan_.learning_rate_factor)});
+  for (std::size_t k = 0; k < plan_.slices.size(); ++k) {
+    key = mix_key(
+        {key,
+         workers()[k].id,
+         static_cast<std::uint64_t>(plan_.slices[k].size()),
+         static_cast<std::uint64_t>(plan_.decision.batch_sizes[k])});
+  }
+  return key;
+}
+
+double Replica::loss_weight() const {
+  if (plan_.mine.size() == 0) {
+    return 0.0;
+  }
+  if (options_.weighting == Weighting::kMean) {
+    return 1.0;
+  }
+  return static_cast<double>(plan_.mine.size()) * static_cast<double>(plan_.slices.size()) /
+         static_cast<double>(plan_.step_size);
+}
+
+std::int64_t Replica::held_at_once() const {
+  return chunk_size_ > 0 ? std::min(plan_.mine.size(), chunk_size_) : plan_.mine.size();
+}
+
+StepReport Replica::report(const Measured& measured) {
+  require(Phase::kComputing, "report()");
+  StepReport report;
+  report.batch = plan_.mine.size();
+  report.items = measured.items.value_or(static_cast<double>(report.batch));
+  report.start = measured.start;
+  report.seconds = measured.seconds;
+  report.waited = measured.waited;
+  report.sync_points = measured.sync_points;
+  report.cpu = measured.cpu;
+  report.memory = measured.memory;
+  report.peak_memory = measured.peak_memory;
+  report.loss = measured.loss;
+  report.local_square = local_square_;
+  report.global_square = global_square_;
+  report.digest = plan_.digest;
+  report.stop = measured.stop || measured.signal != 0;
+  report.signal = measured.signal;
+  report.finite = measured.finite;
+  report.newcomer = measured.newcomer;
+  if (measured.out_of_memory) {
+    report.failed_batch = std::max<std::int64_t>(held_at_once(), 1);
+    report.chunkable = measured.chunkable;
+  } else {
+    const bool known = known_sizes_.add(report.batch);
+    report.warm = known && measured.warm;
+  }
+  new_local_square_ = 0.0;
+  new_global_square_ = 0.0;
+  phase_ = Phase::kComputed;
+  return report;
+}
+
+void Replica::measure_gradient(double local_square, double global_square) {
+  require(Phase::kComputed, "measure_gradient()");
+  new_local_square_ = static_cast<double>(plan_.mine.size()) / static_cast<double>(plan_.step_size) * local_square;
+  new_global_square_ = global_square;
+}
+
+void Replica::check_reports(std::span<const StepReport> reports) const {
+  check_agreement(reports, plan_.batches(), step());
+}
+
+StepVerdict Replica::judge(std::span<const StepReport> reports, bool gradient_is_finite) const {
+  require(Phase::kComputed, "judge()");
+  check_reports(reports);
+  StepVerdict verdict;
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+    if (reports[rank].failed_batch > 0) {
+      verdict.action = StepAction::kRedo;
+      verdict.ranks.push_back(static_cast<int>(rank));
+    }
+  }
+  const std::string where = "step " + std::to_string(step()) + ": ";
+  if (verdict.action == StepAction::kRedo) {
+    verdict.message = where + "memory ran out";
+    return verdict;
+  }
+  if (gradient_is_finite || options_.on_non_finite == OnNonFinite::kIgnore) {
+    return verdict;
+  }
+  verdict.ranks = non_finite_ranks(reports);
+  verdict.message = where + "the gradient is not finite";
+  for (const int rank : verdict.ranks) {
+    const auto place = static_cast<std::size_t>(rank);
+    verdict.message += (rank == verdict.ranks.front() ? " on " : ", ") + workers()[place].name + " (rank " +
+                       std::to_string(rank) + ", loss " + std::to_string(reports[place].loss) + ")";
+  }
+  if (verdict.ranks.empty() && !diagnosing_) {
+    verdict.action = StepAction::kRedo;  // everybody looks at its own gradient then
+  } else if (options_.on_non_finite == OnNonFinite::kStop) {
+    verdict.action = StepAction::kStop;
+  } else if (options_.on_non_finite == OnNonFinite::kRollBack && rolled_back_for_ != step()) {
+    verdict.action = StepAction::kRollBack;
+  } else {
+    verdict.action = StepAction::kLeaveOut;
+  }
+  return verdict;
+}
+
+StepOutcome Replica::complete(std::span<const StepReport> reports, double finished, double now) {
+  require(Phase::kComputed, "complete()");
+  return finish(reports, finished, now, /*taken=*/true);
+}
+
+StepOutcome Replica::leave_out(std::span<const StepReport> reports, double finished, double now) {
+  require(Phase::kComputed, "leave_out()");
+  const StepVerdict verdict = judge(reports, /*gradient_is_finite=*/false);
+  const WorkerId first = verdict.ranks.empty() ? 0 : workers()[static_cast<std::size_t>(verdict.ranks.front())].id;
+  EventRecord left_out = event(Event::kNonFinite, first, verdict.message, now);
+  StepOutcome outcome = finish(reports, finished, now, /*taken=*/false);
+  outcome.events.push_back(std::move(left_out));
+  return outcome;
+}
+
+StepOutcome Replica::finish(std::span<const StepReport> reports, double finished, double now, bool taken) {
+  check_reports(reports);
+  const auto failed = std::ranges::find_if(reports, [](const StepReport& report) { return report.failed_batch > 0; });
+  if (failed != reports.end()) {
+    throw OrderError(
+        "rank " + std::to_string(failed - reports.begin()) + " ran out of memory in step " + std::to_string(step()) +
+        ", so that the step did not happen; deal it anew (redo)");
+  }
+  record_ =
+      make_record(reports, workers(), decision(), {.epoch = plan_.epoch, .position = plan_.position}, finished, now);
+  cursor_->finish(plan_.slices, workers());
+  for (const StepReport& report : reports) {
+    stopping_ = stopping_ || report.stop;
+    stop_signal_ = std::max<int>(stop_signal_, report.signal);
+  }
+  if (moments_known_) {
+    controller_->observe_gradients(make_moments(reports));
+  }
+  local_square_ = new_local_square_;
+  global_square_ = new_global_square_;
+  moments_known_ = taken && plan_.step_size == options_.global_batch;  // a short step's gradient varies more
+  diagnosing_ = false;
+  controller_->observe(make_telemetry(reports, workers(), step()));
+  if (ceilings_.raise(step(), options_.global_batch)) {
+    fit_to_members();
+  }
+  phase_ = Phase::kBetween;
+  return {
+      .record = *record_,
+      .stop = stopping_,
+      .stop_signal = stop_signal_,
+      .newcomer = reports.front().newcomer,
+      .epoch_finished = cursor_->epoch() != record_->epoch,
+      .non_finite = non_finite_ranks(reports)};
+}
+
+std::vector<EventRecord> Replica::redo(std::span<const StepReport> reports, double now) {
+  require(Phase::kComputed, "redo()");
+  check_reports(reports);
+  std::vector<MemoryFailure> failures;
+  for (std::size_t k = 0; k < reports.size(); ++k) {
+    if (reports[k].failed_batch > 0) {
+      failures.push_back(
+          {.worker = workers()[k].id, .batch = reports[k].failed_batch, .chunkable = reports[k].chunkable});
+    }
+  }
+  phase_ = Phase::kBetween;
+  std::vector<EventRecord> events;
+  diagnosing_ = failures.empty();
+  note_memory_failures(failures, now, events);
+  deal_anew(failures);
+  return events;
+}
+
+void Replica::abandon() {
+  if (phase_ == Phase::kBetween) {
+    require(Phase::kComputing, "abandon()");
+  }
+  phase_ = Phase::kBetween;
+}
+
+bool Replica::abandon_for_memory(bool chunkable) {
+  require(Phase::kComputing, "abandon_for_memory()");
+  if (held_at_once() <= 1) {
+    return false;
+  }
+  failed_batch_ = held_at_once();
+  chunkable_ = chunkable;
+  phase_ = Phase::kBetween;
+  return true;
+}
+
+void Replica::end_epoch() {
+  require(Phase::kBetween, "end_epoch()");
+  (void)cursor();
+  cursor_->end_epoch();
+}
+
+}  // namespace isochron

@@ -1,0 +1,323 @@
+// One worker's copy of a synchronous job: the step protocol that every front end runs. It owns the roster, the
+// controller, the place in the data with its ledger, the memory ceilings and the last record, and says what the coming
+// step is, who takes which samples of it, and what follows from what the workers report.
+//
+// Pure: no clock, thread, file or framework. The caller computes, brings reports round and reads clocks; replicas that
+// are told the same hold the same state, so nobody asks a coordinator. One step:
+//   a) plan() says what this worker computes: Between -> Computing;
+//   b) report() signs what was measured: Computing -> Computed; the caller gathers the reports of all ranks;
+//   c) complete() checks that all did the same step, accounts for its samples, and lets the controller decide on the
+//      next one: Computed -> Between. redo() does it for a step that is to be computed again, leave_out() for one whose
+//      samples are given up since the gradient is not finite. judge() says which of them is due.
+//   d) abandon() leaves a step that did not happen here, since a peer was lost or memory ran out.
+//
+// After a failure, or when a worker joins, the workers that are left
+//   e) abandon() the step, unless the optimizer has taken it already, and gather progress();
+//   f) settle() (progress.h) says who leads and who is behind; finish_unreported() counts a step whose reports are lost;
+//   g) the leader sends its model, optimizer and state() to those who are behind, who take_over() it;
+//   h) adopt() takes the roster of the settlement and deals the global batch anew.
+// A call out of order is an OrderError and changes nothing. Not thread-safe. A step costs what the policy costs, and
+// O(K) beyond it for K workers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isochron/core/policy/controller.h"
+#include "isochron/core/policy/memory_ceilings.h"
+#include "isochron/core/rate/rate.h"
+#include "isochron/core/replica/epoch_cursor.h"
+#include "isochron/core/replica/known_sizes.h"
+#include "isochron/core/replica/progress.h"
+#include "isochron/core/replica/saved_replica.h"
+#include "isochron/core/replica/step_report.h"
+#include "isochron/core/sample/sampler.h"
+#include "isochron/core/state.h"
+#include "isochron/core/trace/run_log.h"
+#include "isochron/core/worker.h"
+
+namespace isochron {
+
+enum class Weighting : std::uint8_t {
+  kExact,  // b_k K / B: the gradient of one batch of B
+  kMean,   // 1: what plain data parallel does; wrong for unequal batches, for comparison only
+};
+
+/// "exact", "mean". Parsing throws std::invalid_argument naming the value and those names.
+std::string_view to_string(Weighting weighting);
+Weighting parse_weighting(std::string_view name);
+
+/// What is done about an averaged gradient that is not finite.
+enum class OnNonFinite : std::uint8_t {
+  kStop,      // the job ends, naming the workers
+  kSkip,      // the step's samples are left out
+  kRollBack,  // the job goes on from its last checkpoint; when the step fails again, it is left out
+  kIgnore,    // nothing is looked at
+};
+
+/// "stop", "skip", "rollback", "ignore".
+std::string_view to_string(OnNonFinite on_non_finite);
+OnNonFinite parse_on_non_finite(std::string_view name);
+
+/// What all workers share.
+struct ReplicaOptions {
+  std::int64_t global_batch = 0;    // B, 1 or more
+  std::string policy = "isochron";  // a specification for make_policy
+  RateOptions rate;                 // how the learning rate follows B
+  Weighting weighting = Weighting::kExact;
+  std::uint64_t seed = 0;  // of the order of the samples
+  LastBatch last_batch = LastBatch::kKeep;
+  OnNonFinite on_non_finite = OnNonFinite::kStop;
+};
+
+/// What concerns this worker alone.
+struct LocalOptions {
+  bool cpu = true;              // false: the device's first step with a batch size takes longer than the later ones
+  std::int64_t chunk_size = 0;  // larger batches are computed in chunks of at most this; 0: in one
+};
+
+/// What all replicas believe of the coming step, and this worker's part of it.
+struct StepPlan {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+  std::int64_t position = 0;     // of the step's first sample in the epoch's order
+  std::int64_t step_size = 0;    // samples of all workers: B, or fewer at the end of an epoch
+  std::vector<Interval> slices;  // positions, by rank
+  Interval mine;                 // this worker's; empty: it computes a stand-in that counts for nothing
+  double loss_weight = 0.0;      // of the local mean loss, before gradients are averaged over the workers
+  double learning_rate_factor = 1.0;
+  bool diagnose = false;  // the last attempt's gradient was not finite: everybody looks at its own before averaging
+  Decision decision;
+  std::uint64_t digest = 0;  // of all that the replicas must agree on
+
+  /// Samples by rank: those of the slices.
+  [[nodiscard]] std::vector<std::int64_t> batches() const;
+};
+
+/// What the caller measured of the step under way; StepReport has the meaning of the fields.
+struct Measured {
+  double start = 0.0;
+  double seconds = 0.0;
+  double waited = 0.0;
+  std::int64_t sync_points = 1;
+  bool warm = true;
+  double cpu = 0.0;
+  double memory = 0.0;
+  double peak_memory = 0.0;
+  double loss = 0.0;
+  std::optional<double> items;  // none: the samples of the batch
+  bool finite = true;
+  bool out_of_memory = false;  // it could not be computed
+  bool chunkable = false;
+  bool stop = false;
+  std::int32_t signal = 0;
+  bool newcomer = false;
+};
+
+enum class StepAction : std::uint8_t {
+  kTake,      // complete(): the optimizer takes the step
+  kRedo,      // redo(): the step is computed again
+  kLeaveOut,  // leave_out()
+  kRollBack,  // roll_back() to the last checkpoint; if there is none, as kStop
+  kStop,      // the job ends; the model is as before the step
+};
+
+/// "take", "redo", "leave-out", "roll-back", "stop".
+std::string_view to_string(StepAction action);
+
+struct StepVerdict {
+  StepAction action = StepAction::kTake;
+  std::vector<int> ranks;  // whose loss or gradient is not finite, or whose memory ran out
+  std::string message;     // for people; empty if the step is taken
+};
+
+struct StepOutcome {
+  StepRecord record;  // record.loss is the mean over the global batch
+  std::vector<EventRecord> events;
+  bool stop = false;            // the job ends: all workers know
+  int stop_signal = 0;          // the signal that asked for it on any worker; 0: none
+  bool newcomer = false;        // a worker is ready to join: all come together before the next step
+  bool epoch_finished = false;  // this step was the epoch's last
+  std::vector<int> non_finite;  // ranks whose loss or own gradient is not finite
+};
+
+struct BatchBounds {
+  std::int64_t min_batch = 1;
+  std::int64_t max_batch = kNoLimit;
+};
+
+/// A call that does not fit what the replica is at; the text says what to do instead.
+class OrderError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+class Replica {
+ public:
+  enum class Phase : std::uint8_t {
+    kBetween,    // two steps
+    kComputing,  // a plan is out
+    kComputed,   // this worker's part is computed and reported
+  };
+
+  /// `workers` by rank; their ids become their ranks. Throws std::invalid_argument on a bad option, or if their bounds
+  /// cannot hold B.
+  Replica(ReplicaOptions options, std::vector<Worker> workers, int rank, const LocalOptions& local = {});
+  /// Of a process that is to join a running job: it can do nothing before take_over() and adopt().
+  static Replica newcomer(ReplicaOptions options, Worker self, const LocalOptions& local = {});
+
+  /// The data, once and for all; goes to the place of a state that was restored before. Throws std::invalid_argument if
+  /// the job has other data already.
+  void open(std::int64_t dataset_size);
+  void open_stream();
+
+  // A step.
+
+  /// `from_stream`: how many samples the stream has for this step, 1 to B; with a dataset it is left out.
+  const StepPlan& plan(std::int64_t from_stream = 0);
+  StepReport report(const Measured& measured);
+  /// Once the gradients of a reported step are averaged: the squared norms of this worker's own mean gradient and of the
+  /// average. They travel with the next report, for AdaScale.
+  void measure_gradient(double local_square, double global_square);
+  /// What to do with a step whose reports are here.
+  [[nodiscard]] StepVerdict judge(std::span<const StepReport> reports, bool gradient_is_finite) const;
+  /// `finished`: when the gradients were averaged, on this worker's clock. Throws isochron::Error, changing nothing, if
+  /// the replicas do not agree.
+  StepOutcome complete(std::span<const StepReport> reports, double finished, double now);
+  StepOutcome leave_out(std::span<const StepReport> reports, double finished, double now);
+  /// Lowers the ceilings of those whose memory did not hold their batch and deals the same step anew; if there are none,
+  /// the step is computed again for a diagnosis. Throws isochron::Error if the workers cannot take B any more.
+  std::vector<EventRecord> redo(std::span<const StepReport> reports, double now);
+  /// The step did not happen here.
+  void abandon();
+  /// The same, since memory did not hold this worker's batch: progress() tells the others. False, changing nothing, if
+  /// there is nothing smaller to try.
+  bool abandon_for_memory(bool chunkable);
+  /// The stream has no sample left for another step.
+  void end_epoch();
+
+  // Workers come and go.
+
+  /// This worker gives up on the one with this rank; progress() tells the others.
+  void note_eviction(int rank);
+  /// Not while a step is computing: abandon() it first. In Computed it says that the optimizer has taken the step.
+  [[nodiscard]] ProgressReport progress(double now) const;
+  /// Counts the step that the optimizer has taken here, if the settlement says that its reports are lost.
+  std::optional<StepRecord> finish_unreported(const Settlement& settlement, double now);
+  /// The state of the leader, on a worker that is behind or new.
+  void take_over(const State& state);
+  /// Once everybody is as far as the leader; `rank` is this worker's new one. Throws isochron::Error if the workers that
+  /// are left cannot take B.
+  std::vector<EventRecord> adopt(const Settlement& settlement, int rank, double now);
+  /// By rank, between two steps and the same on all workers. Throws std::invalid_argument, changing nothing, if they
+  /// cannot hold B.
+  void change_bounds(std::span<const BatchBounds> bounds);
+
+  // As a value, less model and optimizer. All three throw std::invalid_argument on a state that is not of this job.
+
+  [[nodiscard]] State state() const;
+  /// In a new run, on any number of workers: those with the ranks of before have their ids. Names the option that
+  /// differs.
+  void restore(const State& state);
+  /// To an earlier state of this run, in any phase.
+  std::vector<EventRecord> roll_back(const State& state, const std::string& message, double now);
+
+  // What it is at.
+
+  [[nodiscard]] Phase phase() const { return phase_; }
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] bool joined() const { return joined_; }
+  [[nodiscard]] const ReplicaOptions& options() const { return options_; }
+  /// In the order of ranks, with the bounds that memory permits.
+  [[nodiscard]] const std::vector<Worker>& workers() const;
+  /// With the bounds that they gave themselves.
+  [[nodiscard]] const std::vector<Worker>& members() const { return members_; }
+  [[nodiscard]] const Decision& decision() const;
+  /// What plan() said last, while that step is under way.
+  [[nodiscard]] const StepPlan& plan_under_way() const { return plan_; }
+  /// Of the step under way, or the coming one.
+  [[nodiscard]] std::int64_t step() const { return controller_ ? controller_->decision().step : 0; }
+  [[nodiscard]] std::int64_t epoch() const;
+  [[nodiscard]] std::int64_t position() const;
+  [[nodiscard]] const Ledger& ledger() const { return cursor().ledger(); }
+  /// Throws OrderError if there is no data yet, or a stream.
+  [[nodiscard]] const Sampler& sampler() const;
+  /// Larger batches are computed in chunks of at most this; 0: in one. A lack of memory may set it.
+  [[nodiscard]] std::int64_t chunk_size() const { return chunk_size_; }
+  [[nodiscard]] bool stopping() const { return stopping_; }
+  [[nodiscard]] int stop_signal() const { return stop_signal_; }
+  /// The last finished step.
+  [[nodiscard]] const std::optional<StepRecord>& last_step() const { return record_; }
+
+ private:
+  struct Unjoined {};
+  Replica(Unjoined unjoined, ReplicaOptions options, std::vector<Worker> members, int rank, const LocalOptions& local);
+
+  void require(Phase phase, const char* call) const;
+  [[nodiscard]] const EpochCursor& cursor() const;
+  [[nodiscard]] SamplerOptions sampler_options(std::int64_t dataset_size) const;
+  void open_at(EpochCursor cursor);
+  [[nodiscard]] std::uint64_t digest() const;
+  [[nodiscard]] double loss_weight() const;
+  /// Samples that this worker holds in memory at once.
+  [[nodiscard]] std::int64_t held_at_once() const;
+  void check_reports(std::span<const StepReport> reports) const;
+  StepOutcome finish(std::span<const StepReport> reports, double finished, double now, bool taken);
+
+  [[nodiscard]] std::vector<Worker> with_ceilings() const;
+  /// The controller deals to the members as they are, if it does not already.
+  void fit_to_members();
+  [[nodiscard]] std::string trouble_of_fitting();
+  void note_memory_failures(std::span<const MemoryFailure> failures, double now, std::vector<EventRecord>& events);
+  /// Where the ceilings leave no room for B, those who ran out of memory just now compute in chunks, or it is tried once
+  /// more without ceilings.
+  void deal_anew(std::span<const MemoryFailure> failures);
+  bool change_to_chunks(std::span<const MemoryFailure> failures);
+  [[nodiscard]] EventRecord event(Event event, WorkerId worker, std::string words, double now) const;
+
+  [[nodiscard]] SavedReplica saved() const;
+  [[nodiscard]] Controller make_controller(std::vector<Worker> workers) const;
+  /// Controller, ceilings and place: what restore(), take_over() and roll_back() have in common. All or nothing.
+  void follow(const SavedReplica& saved);
+
+  ReplicaOptions options_;
+  std::vector<Worker> members_;  // by rank, with the bounds that they gave themselves
+  int rank_;
+  bool joined_ = false;                   // false until a newcomer has adopted a settlement, which gives it an id
+  std::optional<Controller> controller_;  // none before a newcomer has taken over a state
+  WorkerId next_id_;
+  MemoryCeilings ceilings_;
+  std::optional<EpochCursor> cursor_;       // none: the data is not known yet
+  std::optional<DataPlace> pending_place_;  // restored, until the data is known
+  KnownSizes known_sizes_;
+  std::int64_t chunk_size_;
+
+  // The step under way.
+  StepPlan plan_;
+  double new_local_square_ = 0.0;
+  double new_global_square_ = 0.0;
+  Phase phase_ = Phase::kBetween;
+  bool diagnosing_ = false;
+
+  // Of the last finished step; moments_known_ says on all replicas alike whether the squares mean anything.
+  bool moments_known_ = false;
+  double local_square_ = 0.0;
+  double global_square_ = 0.0;
+  std::optional<StepRecord> record_;
+
+  // For the next progress().
+  std::vector<WorkerId> evicted_;
+  std::int64_t failed_batch_ = 0;
+  bool chunkable_ = false;
+
+  bool stopping_ = false;
+  int stop_signal_ = 0;
+  std::int64_t rolled_back_for_ = -1;  // the step
+};
+
+}  // namespace isochron

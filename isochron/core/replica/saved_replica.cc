@@ -1,0 +1,176 @@
+#include "isochron/core/replica/saved_replica.h"
+
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "isochron/core/replica/progress.h"
+
+namespace isochron {
+namespace {
+
+constexpr std::int64_t kSchema = 1;  // raised when a field changes its meaning
+constexpr std::string_view kController = "controller.";
+
+// A column of the record's workers.
+template <class T>
+void exchange_column(
+    StateExchange& state, std::string_view name, std::vector<WorkerStep>& workers, T WorkerStep::* field) {
+  std::vector<T> values;
+  values.reserve(workers.size());
+  for (const WorkerStep& worker : workers) {
+    values.push_back(worker.*field);
+  }
+  state.field(name, values);
+  if (state.restoring() && name == "workers") {
+    workers.resize(values.size());
+  }
+  if (values.size() != workers.size()) {
+    throw std::invalid_argument("state field record." + std::string(name) + " is of another length than the workers");
+  }
+  for (std::size_t k = 0; k < workers.size(); ++k) {
+    workers[k].*field = values[k];
+  }
+}
+
+struct RecordState {
+  StepRecord record;
+
+  void exchange(StateExchange& state) {
+    state.field("step", record.step);
+    state.field("epoch", record.epoch);
+    state.field("position", record.position);
+    state.field("start_seconds", record.start_seconds);
+    state.field("seconds", record.seconds);
+    exchange_column(state, "workers", record.workers, &WorkerStep::id);
+    exchange_column(state, "batches", record.workers, &WorkerStep::batch);
+    exchange_column(state, "starts", record.workers, &WorkerStep::start_seconds);
+    exchange_column(state, "compute_seconds", record.workers, &WorkerStep::compute_seconds);
+    exchange_column(state, "wait_seconds", record.workers, &WorkerStep::wait_seconds);
+    exchange_column(state, "exchange_seconds", record.workers, &WorkerStep::exchange_seconds);
+    state.field("learning_rate_factor", record.learning_rate_factor);
+    state.field("changed", record.changed);
+    auto reason = static_cast<std::int64_t>(record.reason);
+    state.field("reason", reason);
+    if (reason < 0 || reason > static_cast<std::int64_t>(kLastReason)) {
+      throw std::invalid_argument("state field reason is " + std::to_string(reason) + "; permitted: a known reason");
+    }
+    record.reason = static_cast<Reason>(reason);
+    state.field("words", record.words);
+    state.field("loss", record.loss);
+  }
+};
+
+// Something that may be missing: "NAME.known", and its fields if it is there.
+template <class Part>
+void exchange_optional(StateExchange& state, const std::string& name, std::optional<Part>& part) {
+  bool known = part.has_value();
+  state.field(name + ".known", known);
+  if (!known) {
+    part.reset();
+    return;
+  }
+  if (!part) {
+    part.emplace();
+  }
+  state.part(name, *part);
+}
+
+// Everything but the controller, which is a State of its own.
+struct Fields {
+  SavedReplica saved;
+
+  void exchange(StateExchange& state) {
+    std::int64_t schema = kSchema;
+    state.field("schema", schema);
+    if (schema != kSchema) {
+      throw std::invalid_argument(
+          "state field schema is " + std::to_string(schema) + "; permitted: " + std::to_string(kSchema));
+    }
+    state.field("global_batch", saved.global_batch);
+    state.field("seed", saved.seed);
+    state.field("last_batch", saved.last_batch);
+    state.field("policy", saved.policy);
+    exchange_roster(state);
+    state.field("next_id", saved.next_id);
+    state.part("ceilings", saved.ceilings);
+    exchange_optional(state, "place", saved.place);
+    std::optional<RecordState> record;
+    if (saved.record) {
+      record.emplace(RecordState{*saved.record});
+    }
+    exchange_optional(state, "record", record);
+    saved.record = record ? std::optional(std::move(record->record)) : std::nullopt;
+    state.field("stopping", saved.stopping);
+    state.field("stop_signal", saved.stop_signal);
+    state.field("rolled_back_for", saved.rolled_back_for);
+  }
+
+  void exchange_roster(StateExchange& state) {
+    std::vector<WorkerState> described;
+    described.reserve(saved.roster.size());
+    for (Worker& worker : saved.roster) {
+      described.push_back({std::move(worker)});
+    }
+    state.parts("roster", described);
+    saved.roster.clear();
+    for (WorkerState& one : described) {
+      saved.roster.push_back(std::move(one.worker));
+    }
+  }
+};
+
+template <class Values>
+void add_with_prefix(Values& to, const Values& from) {
+  for (const auto& [name, value] : from) {
+    to.emplace(std::string(kController) + name, value);
+  }
+}
+
+template <class Values>
+void take_with_prefix(Values& to, const Values& from) {
+  for (auto one = from.lower_bound(kController); one != from.end() && one->first.starts_with(kController); ++one) {
+    to.emplace(one->first.substr(kController.size()), one->second);
+  }
+}
+
+void refuse_difference(const char* what, const std::string& saved, const std::string& given) {
+  if (saved != given) {
+    throw std::invalid_argument(std::string(what) + " is " + given + "; permitted: that of the checkpoint, " + saved);
+  }
+}
+
+}  // namespace
+
+State SavedReplica::to_state() const {
+  Fields fields{*this};
+  State state = save_state(fields);
+  add_with_prefix(state.numbers, controller.numbers);
+  add_with_prefix(state.words, controller.words);
+  return state;
+}
+
+SavedReplica SavedReplica::from_state(const State& state) {
+  Fields fields;
+  restore_state(fields, state);
+  take_with_prefix(fields.saved.controller.numbers, state.numbers);
+  take_with_prefix(fields.saved.controller.words, state.words);
+  return std::move(fields.saved);
+}
+
+void SavedReplica::check_options(const SavedReplica& other) const {
+  refuse_difference("global_batch", std::to_string(global_batch), std::to_string(other.global_batch));
+  refuse_difference("seed", seed, other.seed);
+  refuse_difference("last_batch", last_batch, other.last_batch);
+  refuse_difference("policy", policy, other.policy);
+}
+
+WorkerId SavedReplica::give_ids(std::vector<Worker>& workers) const {
+  WorkerId next = next_id;
+  for (std::size_t k = 0; k < workers.size(); ++k) {
+    workers[k].id = k < roster.size() ? roster[k].id : next++;
+  }
+  return next;
+}
+
+}  // namespace isochron

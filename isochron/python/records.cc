@@ -1,0 +1,171 @@
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "isochron/core/error.h"
+#include "isochron/core/replica/introduction.h"
+#include "isochron/core/replica/progress.h"
+#include "isochron/core/replica/step_report.h"
+#include "isochron/core/trace/event.h"
+#include "isochron/core/trace/run_log.h"
+#include "isochron/python/bind.h"
+
+namespace nb = nanobind;
+
+namespace isochron::python {
+namespace {
+
+using Failure = std::tuple<WorkerId, std::int64_t, bool>;  // as in MemoryFailure
+
+void bind_step_records(nb::module_& module) {
+  nb::class_<WorkerStep>(module, "WorkerStep", "One worker's part of a finished step.")
+      .def_ro("id", &WorkerStep::id)
+      .def_ro("batch", &WorkerStep::batch)
+      .def_ro("start_seconds", &WorkerStep::start_seconds)
+      .def_ro("compute_seconds", &WorkerStep::compute_seconds)
+      .def_ro("wait_seconds", &WorkerStep::wait_seconds)
+      .def_ro("exchange_seconds", &WorkerStep::exchange_seconds);
+  nb::class_<StepRecord>(module, "StepRecord", "A finished step, as in the run log.")
+      .def_ro("step", &StepRecord::step)
+      .def_ro("epoch", &StepRecord::epoch)
+      .def_ro("position", &StepRecord::position)
+      .def_ro("start_seconds", &StepRecord::start_seconds)
+      .def_ro("seconds", &StepRecord::seconds)
+      .def_ro("workers", &StepRecord::workers)
+      .def_ro("learning_rate_factor", &StepRecord::learning_rate_factor)
+      .def_ro("changed", &StepRecord::changed)
+      .def_prop_ro("reason", [](const StepRecord& self) { return std::string(to_string(self.reason)); })
+      .def_ro("words", &StepRecord::words)
+      .def_ro("loss", &StepRecord::loss)
+      .def_ro("staleness", &StepRecord::staleness)
+      .def("to_json", [](const StepRecord& self) { return to_json(self); });
+  nb::class_<EventRecord>(module, "EventRecord", "Something that happened to a worker or to the job.")
+      .def_ro("step", &EventRecord::step)
+      .def_ro("seconds", &EventRecord::seconds)
+      .def_ro("event", &EventRecord::event)
+      .def_ro("worker", &EventRecord::worker)
+      .def_ro("words", &EventRecord::words);
+  nb::list names;
+  for (const EventKind& kind : kEvents) {
+    names.append(std::string(kind.name));
+  }
+  module.attr("EVENTS") = nb::tuple(names);
+}
+
+std::vector<float> to_floats(const nb::bytes& bytes) {
+  if (bytes.size() % sizeof(float) != 0) {
+    throw Error("reports of " + std::to_string(bytes.size()) + " bytes arrived; permitted: whole numbers of floats");
+  }
+  std::vector<float> numbers(bytes.size() / sizeof(float));
+  std::memcpy(numbers.data(), bytes.c_str(), bytes.size());
+  return numbers;
+}
+
+void bind_reports(nb::module_& module) {
+  nb::class_<StepReport> report(module, "StepReport", "What a worker reports of a step that it has computed.");
+  report.def(nb::init<>());
+  std::apply([&](const auto&... field) { (report.def_rw(field.name, field.member), ...); }, kReportFields);
+  report.def(
+      "numbers",
+      [](const StepReport& self) {
+        const ReportNumbers numbers = encode(self);
+        return std::vector<float>(numbers.begin(), numbers.end());
+      },
+      "Whole numbers below 65536, which any transport keeps that keeps single precision.");
+  report.def(
+      "to_bytes",
+      [](const StepReport& self) {
+        const ReportNumbers numbers = encode(self);
+        return nb::bytes(numbers.data(), sizeof numbers);
+      },
+      "The same numbers as 32-bit floats.");
+  module.attr("REPORT_NUMBERS") = kReportNumbers;
+  module.def(
+      "read_reports",
+      [](const nb::bytes& bytes) { return decode_reports(to_floats(bytes)); },
+      nb::arg("bytes"),
+      "Of all ranks, one after the other.");
+  module.def(
+      "read_reports", [](const std::vector<float>& numbers) { return decode_reports(numbers); }, nb::arg("numbers"));
+}
+
+void bind_progress(nb::module_& module) {
+  nb::class_<ProgressReport>(module, "ProgressReport", "How far a worker is when the workers come together anew.")
+      .def_ro_static("NOTHING", &ProgressReport::kNothing)
+      .def_ro("progress", &ProgressReport::progress)
+      .def_ro("worker", &ProgressReport::self)
+      .def_ro("failed_batch", &ProgressReport::failed_batch)
+      .def_ro("chunkable", &ProgressReport::chunkable)
+      .def_ro("moments_known", &ProgressReport::moments_known)
+      .def_ro("next_id", &ProgressReport::next_id)
+      .def_ro("evicted", &ProgressReport::evicted)
+      .def_ro("clock", &ProgressReport::clock)
+      .def("encode", &ProgressReport::encode)
+      .def_static("decode", &ProgressReport::decode, nb::arg("text"));
+  nb::class_<Settlement>(module, "Settlement", "What follows from all workers' progress; the same on all.")
+      .def_ro("progress", &Settlement::progress)
+      .def_ro("leader", &Settlement::leader)
+      .def_ro("behind", &Settlement::behind)
+      .def_ro("unfinished", &Settlement::unfinished)
+      .def_ro("moments_known", &Settlement::moments_known)
+      .def_ro("workers", &Settlement::workers)
+      .def_ro("joined", &Settlement::joined)
+      .def_prop_ro(
+          "out_of_memory",
+          [](const Settlement& self) {
+            std::vector<Failure> failures;
+            failures.reserve(self.out_of_memory.size());
+            for (const MemoryFailure& failure : self.out_of_memory) {
+              failures.emplace_back(failure.worker, failure.batch, failure.chunkable);
+            }
+            return failures;
+          })
+      .def_ro("evicted", &Settlement::evicted)
+      .def_ro("clocks", &Settlement::clocks)
+      .def_ro("next_id", &Settlement::next_id);
+  module.def(
+      "settle",
+      [](const std::vector<ProgressReport>& reports) { return settle(reports); },
+      nb::arg("reports"),
+      "By rank; at least one worker knows something.");
+}
+
+void bind_introduction(nb::module_& module) {
+  nb::class_<Introduction>(module, "Introduction", "How a worker introduces itself to the others.")
+      .def(
+          "__init__",
+          [](Introduction* self, const std::map<std::string, std::string>& shared, Worker worker) {
+            new (self) Introduction{.shared = {shared.begin(), shared.end()}, .worker = std::move(worker)};
+          },
+          nb::arg("shared"),
+          nb::arg("worker"))
+      .def("encode", &Introduction::encode)
+      .def_static("decode", &Introduction::decode, nb::arg("text"));
+  module.def(
+      "agree",
+      [](const std::vector<Introduction>& introductions) { return agree(introductions); },
+      nb::arg("introductions"),
+      "All workers by rank, which is their id. ValueError names the option that they do not share.");
+  module.def("objection", &objection, nb::arg("newcomer"), nb::arg("own"));
+}
+
+}  // namespace
+
+void bind_records(nb::module_& module) {
+  bind_step_records(module);
+  bind_reports(module);
+  bind_progress(module);
+  bind_introduction(module);
+}
+
+}  // namespace isochron::python

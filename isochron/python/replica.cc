@@ -1,0 +1,298 @@
+#include "isochron/core/replica/replica.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "isochron/python/bind.h"
+#include "isochron/python/state_bytes.h"
+
+namespace nb = nanobind;
+
+namespace isochron::python {
+namespace {
+
+using Pair = std::pair<std::int64_t, std::int64_t>;
+using Reports = std::vector<StepReport>;
+
+Pair to_pair(const Interval& interval) {
+  return {interval.first, interval.last};
+}
+
+void bind_options(nb::module_& module) {
+  nb::class_<ReplicaOptions>(module, "ReplicaOptions", "What all workers of a job share.")
+      .def(
+          "__init__",
+          [](ReplicaOptions* self,
+             std::int64_t global_batch,
+             std::string policy,
+             const std::string& rate,
+             std::int64_t reference_batch,
+             double warmup_steps,
+             const std::string& weighting,
+             std::uint64_t seed,
+             const std::string& last_batch,
+             const std::string& on_non_finite) {
+            new (self) ReplicaOptions{
+                .global_batch = global_batch,
+                .policy = std::move(policy),
+                .rate =
+                    {.rule = parse_rate_rule(rate), .reference_batch = reference_batch, .warmup_steps = warmup_steps},
+                .weighting = parse_weighting(weighting),
+                .seed = seed,
+                .last_batch = parse_last_batch(last_batch),
+                .on_non_finite = parse_on_non_finite(on_non_finite)};
+          },
+          nb::arg("global_batch"),
+          nb::kw_only(),
+          nb::arg("policy") = "isochron",
+          nb::arg("rate") = "none",
+          nb::arg("reference_batch") = 0,
+          nb::arg("warmup_steps") = 0.0,
+          nb::arg("weighting") = "exact",
+          nb::arg("seed") = 0,
+          nb::arg("last_batch") = "keep",
+          nb::arg("on_non_finite") = "stop");
+}
+
+void bind_plan(nb::module_& module) {
+  nb::class_<StepPlan>(module, "StepPlan", "What all replicas believe of a step, and this worker's part of it.")
+      .def_ro("step", &StepPlan::step)
+      .def_ro("epoch", &StepPlan::epoch)
+      .def_ro("position", &StepPlan::position)
+      .def_ro("step_size", &StepPlan::step_size)
+      .def_prop_ro(
+          "slices",
+          [](const StepPlan& self) {
+            std::vector<Pair> slices;
+            slices.reserve(self.slices.size());
+            for (const Interval& slice : self.slices) {
+              slices.push_back(to_pair(slice));
+            }
+            return slices;
+          })
+      .def_prop_ro("batches", &StepPlan::batches)
+      .def_prop_ro("mine", [](const StepPlan& self) { return to_pair(self.mine); })
+      .def_prop_ro("batch", [](const StepPlan& self) { return self.mine.size(); })
+      .def_ro("loss_weight", &StepPlan::loss_weight)
+      .def_ro("learning_rate_factor", &StepPlan::learning_rate_factor)
+      .def_ro("diagnose", &StepPlan::diagnose)
+      .def_ro("decision", &StepPlan::decision)
+      .def_ro("digest", &StepPlan::digest);
+  nb::class_<StepVerdict>(module, "StepVerdict", "What is to be done with a step whose reports are here.")
+      .def_prop_ro("action", [](const StepVerdict& self) { return std::string(to_string(self.action)); })
+      .def_ro("ranks", &StepVerdict::ranks)
+      .def_ro("message", &StepVerdict::message);
+  nb::class_<StepOutcome>(module, "StepOutcome", "What follows from a finished step; the same on all workers.")
+      .def_ro("record", &StepOutcome::record)
+      .def_ro("events", &StepOutcome::events)
+      .def_prop_ro("loss", [](const StepOutcome& self) { return self.record.loss; })
+      .def_ro("stop", &StepOutcome::stop)
+      .def_ro("stop_signal", &StepOutcome::stop_signal)
+      .def_ro("newcomer", &StepOutcome::newcomer)
+      .def_ro("epoch_finished", &StepOutcome::epoch_finished)
+      .def_ro("non_finite", &StepOutcome::non_finite);
+}
+
+StepReport report(
+    Replica& self,
+    double start,
+    double seconds,
+    double waited,
+    std::int64_t sync_points,
+    bool warm,
+    double cpu,
+    double memory,
+    double peak_memory,
+    double loss,
+    std::optional<double> items,
+    bool finite,
+    bool out_of_memory,
+    bool chunkable,
+    bool stop,
+    std::int32_t signal,
+    bool newcomer) {
+  return self.report(
+      {.start = start,
+       .seconds = seconds,
+       .waited = waited,
+       .sync_points = sync_points,
+       .warm = warm,
+       .cpu = cpu,
+       .memory = memory,
+       .peak_memory = peak_memory,
+       .loss = loss,
+       .items = items,
+       .finite = finite,
+       .out_of_memory = out_of_memory,
+       .chunkable = chunkable,
+       .stop = stop,
+       .signal = signal,
+       .newcomer = newcomer});
+}
+
+void bind_making(nb::class_<Replica>& replica) {
+  replica.def(
+      "__init__",
+      [](Replica* self,
+         const ReplicaOptions& options,
+         std::vector<Worker> workers,
+         int rank,
+         bool cpu,
+         std::int64_t chunk_size) {
+        new (self) Replica(options, std::move(workers), rank, {.cpu = cpu, .chunk_size = chunk_size});
+      },
+      nb::arg("options"),
+      nb::arg("workers"),
+      nb::arg("rank"),
+      nb::kw_only(),
+      nb::arg("cpu") = true,
+      nb::arg("chunk_size") = 0);
+  replica.def_static(
+      "newcomer",
+      [](const ReplicaOptions& options, const Worker& worker, bool cpu, std::int64_t chunk_size) {
+        return Replica::newcomer(options, worker, {.cpu = cpu, .chunk_size = chunk_size});
+      },
+      nb::arg("options"),
+      nb::arg("worker"),
+      nb::kw_only(),
+      nb::arg("cpu") = true,
+      nb::arg("chunk_size") = 0);
+  replica.def("open", &Replica::open, nb::arg("dataset_size"));
+  replica.def("open_stream", &Replica::open_stream);
+}
+
+void bind_steps(nb::class_<Replica>& replica) {
+  replica.def("plan", &Replica::plan, nb::arg("from_stream") = 0, nb::rv_policy::copy);
+  replica.def(
+      "report",
+      &report,
+      nb::kw_only(),
+      nb::arg("start") = 0.0,
+      nb::arg("seconds") = 0.0,
+      nb::arg("waited") = 0.0,
+      nb::arg("sync_points") = 1,
+      nb::arg("warm") = true,
+      nb::arg("cpu") = 0.0,
+      nb::arg("memory") = 0.0,
+      nb::arg("peak_memory") = 0.0,
+      nb::arg("loss") = 0.0,
+      nb::arg("items") = nb::none(),
+      nb::arg("finite") = true,
+      nb::arg("out_of_memory") = false,
+      nb::arg("chunkable") = false,
+      nb::arg("stop") = false,
+      nb::arg("signal") = 0,
+      nb::arg("newcomer") = false);
+  replica.def("measure_gradient", &Replica::measure_gradient, nb::arg("local_square"), nb::arg("global_square"));
+  replica.def(
+      "judge",
+      [](const Replica& self, const Reports& reports, bool finite) { return self.judge(reports, finite); },
+      nb::arg("reports"),
+      nb::arg("gradient_is_finite"));
+  const auto finishing = [&](const char* name,
+                             StepOutcome (Replica::*finish)(std::span<const StepReport>, double, double)) {
+    replica.def(
+        name,
+        [finish](Replica& self, const Reports& reports, double finished, double now) {
+          return (self.*finish)(reports, finished, now);
+        },
+        nb::arg("reports"),
+        nb::arg("finished"),
+        nb::arg("now"));
+  };
+  finishing("complete", &Replica::complete);
+  finishing("leave_out", &Replica::leave_out);
+  replica.def(
+      "redo",
+      [](Replica& self, const Reports& reports, double now) { return self.redo(reports, now); },
+      nb::arg("reports"),
+      nb::arg("now"));
+  replica.def("abandon", &Replica::abandon);
+  replica.def("abandon_for_memory", &Replica::abandon_for_memory, nb::arg("chunkable"));
+  replica.def("end_epoch", &Replica::end_epoch);
+}
+
+void bind_membership(nb::class_<Replica>& replica) {
+  replica.def("note_eviction", &Replica::note_eviction, nb::arg("rank"));
+  replica.def("progress", &Replica::progress, nb::arg("now"));
+  replica.def("finish_unreported", &Replica::finish_unreported, nb::arg("settlement"), nb::arg("now"));
+  replica.def(
+      "take_over", [](Replica& self, const nb::bytes& state) { self.take_over(from_bytes(state)); }, nb::arg("state"));
+  replica.def("adopt", &Replica::adopt, nb::arg("settlement"), nb::arg("rank"), nb::arg("now"));
+  replica.def(
+      "change_bounds",
+      [](Replica& self, const std::vector<Pair>& bounds) {
+        std::vector<BatchBounds> given;
+        given.reserve(bounds.size());
+        for (const auto& [least, most] : bounds) {
+          given.push_back({.min_batch = least, .max_batch = most});
+        }
+        self.change_bounds(given);
+      },
+      nb::arg("bounds"));
+  replica.def("state", [](const Replica& self) { return to_bytes(self.state()); });
+  replica.def(
+      "restore", [](Replica& self, const nb::bytes& state) { self.restore(from_bytes(state)); }, nb::arg("state"));
+  replica.def(
+      "roll_back",
+      [](Replica& self, const nb::bytes& state, const std::string& message, double now) {
+        return self.roll_back(from_bytes(state), message, now);
+      },
+      nb::arg("state"),
+      nb::arg("message"),
+      nb::arg("now"));
+}
+
+std::string phase_name(const Replica& replica) {
+  switch (replica.phase()) {
+    case Replica::Phase::kBetween:
+      return "between";
+    case Replica::Phase::kComputing:
+      return "computing";
+    case Replica::Phase::kComputed:
+      return "computed";
+  }
+  return "";
+}
+
+// Copies, where an object would change under the hands of whoever keeps it.
+void bind_views(nb::class_<Replica>& replica) {
+  replica.def_prop_ro("phase", &phase_name)
+      .def_prop_ro("rank", &Replica::rank)
+      .def_prop_ro("joined", &Replica::joined)
+      .def_prop_ro("workers", [](const Replica& self) { return self.workers(); })
+      .def_prop_ro("members", [](const Replica& self) { return self.members(); })
+      .def_prop_ro("decision", &Replica::decision, nb::rv_policy::copy)
+      .def_prop_ro("step", &Replica::step)
+      .def_prop_ro("epoch", &Replica::epoch)
+      .def_prop_ro("position", &Replica::position)
+      .def_prop_ro("ledger", &Replica::ledger, nb::rv_policy::copy)
+      .def_prop_ro("sampler", &Replica::sampler, nb::rv_policy::copy)
+      .def_prop_ro("chunk_size", &Replica::chunk_size)
+      .def_prop_ro("stopping", &Replica::stopping)
+      .def_prop_ro("stop_signal", &Replica::stop_signal)
+      .def_prop_ro("last_step", [](const Replica& self) { return self.last_step(); });
+}
+
+}  // namespace
+
+void bind_replica(nb::module_& module) {
+  bind_options(module);
+  bind_plan(module);
+  nb::class_<Replica> replica(module, "Replica", "One worker's copy of a synchronous job: the step protocol.");
+  bind_making(replica);
+  bind_steps(replica);
+  bind_membership(replica);
+  bind_views(replica);
+}
+
+}  // namespace isochron::python

@@ -1,0 +1,62 @@
+#include "isochron/core/replica/introduction.h"
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace isochron {
+namespace {
+
+Introduction introduction(const std::string& policy) {
+  return {.shared = {{"policy", policy}, {"seed", "3"}}, .worker = {.kind = "cuda", .max_batch = 8}};
+}
+
+std::string refusal(const std::vector<Introduction>& introductions) {
+  try {
+    (void)agree(introductions);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(IntroductionTest, WorkersHaveTheirRanksAsIdsAndGetNames) {
+  std::vector<Introduction> introductions(2, introduction("uniform"));
+  introductions[1].worker.name = "fast";
+  const std::vector<Worker> workers = agree(introductions);
+  EXPECT_EQ(workers[0].id, 0U);
+  EXPECT_EQ(workers[0].name, "worker-0");
+  EXPECT_EQ(workers[0].max_batch, 8);
+  EXPECT_EQ(workers[1].id, 1U);
+  EXPECT_EQ(workers[1].name, "fast");
+}
+
+TEST(IntroductionTest, OptionsThatDifferAreRefusedByNameRankAndValue) {
+  EXPECT_EQ(
+      refusal({introduction("uniform"), introduction("uniform"), introduction("lbb")}),
+      "policy is lbb on rank 2; permitted: what rank 0 has, uniform");
+  Introduction shorter = introduction("uniform");
+  shorter.shared.erase("seed");
+  EXPECT_EQ(refusal({introduction("uniform"), shorter}), "seed is nothing on rank 1; permitted: what rank 0 has, 3");
+  EXPECT_EQ(refusal({shorter, introduction("uniform")}), "seed is 3 on rank 1; permitted: what rank 0 has, nothing");
+}
+
+TEST(IntroductionTest, ANewcomerWithOtherOptionsIsObjectedTo) {
+  EXPECT_EQ(objection(introduction("uniform"), introduction("uniform")), "");
+  EXPECT_EQ(
+      objection(introduction("lbb"), introduction("uniform")),
+      "policy is lbb on the newcomer; permitted: what rank 0 has, uniform");
+}
+
+TEST(IntroductionTest, SurvivesItsWay) {
+  const Introduction back = Introduction::decode(introduction("static:split=1,2").encode());
+  EXPECT_EQ(back.shared, introduction("static:split=1,2").shared);
+  EXPECT_EQ(back.worker.kind, "cuda");
+  EXPECT_EQ(back.worker.max_batch, 8);
+  EXPECT_THROW((void)Introduction::decode("nonsense"), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace isochron
