@@ -14,10 +14,6 @@ constexpr std::int64_t kEpochs = 2;
 constexpr std::size_t kMostWorkers = 5;
 constexpr std::array kPolicies = {"uniform", "isochron", "uniform", "omnilearn"};
 
-std::string text(std::int64_t number) {
-  return std::to_string(number);
-}
-
 }  // namespace
 
 Schedule::Schedule(std::uint64_t seed, std::int64_t limit, Sabotage sabotage)

@@ -21,6 +21,10 @@
 
 namespace isochron {
 
+inline std::string text(std::int64_t number) {
+  return std::to_string(number);
+}
+
 /// What a schedule breaks; the text says what.
 class Violation : public std::runtime_error {
  public:

@@ -11,10 +11,6 @@ namespace {
 
 constexpr std::int64_t kEverything = std::numeric_limits<std::int64_t>::max();
 
-std::string text(std::int64_t number) {
-  return std::to_string(number);
-}
-
 }  // namespace
 
 bool same_state(const State& left, const State& right) {
