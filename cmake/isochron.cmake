@@ -45,17 +45,30 @@ if(ISOCHRON_SANITIZE)
   set(ISOCHRON_TEST_OPTIMISATION -O0)
 endif()
 
-# isochron_gtest(NAME [FULL] COMMAND WORDS... [PROPERTIES PAIRS...]): a run of a GoogleTest program as one test of ctest.
-# Its report tells scripts/test.py which cases ran. FULL: only `make check` has the time for it.
+# isochron_gtest(NAME [FULL] COMMAND WORDS... [PROPERTIES PAIRS...] [ENVIRONMENT PAIRS...]): a run of a GoogleTest
+# program as one test of ctest. Its report tells scripts/test.py which cases ran. FULL: only `make check` has the time.
 function(isochron_gtest name)
   cmake_parse_arguments(arg "FULL" "" "COMMAND;PROPERTIES;ENVIRONMENT" ${ARGN})
   add_test(NAME ${name} COMMAND ${arg_COMMAND})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS $<IF:$<BOOL:${arg_FULL}>,full,quick>
-    # The same random cases in every run: a failure can be repeated.
-    ENVIRONMENT "GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/reports/${name}.xml;RC_PARAMS=seed=1;OMP_NUM_THREADS=1;${arg_ENVIRONMENT}")
+  set(label quick)
+  if(arg_FULL)
+    set(label full)
+  endif()
+  # The same random cases in every run: a failure can be repeated.
+  set(environment "GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/reports/${name}.xml;RC_PARAMS=seed=1;OMP_NUM_THREADS=1")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS ${label} ENVIRONMENT "${environment};${arg_ENVIRONMENT}")
   if(arg_PROPERTIES)
     set_tests_properties(${name} PROPERTIES ${arg_PROPERTIES})
   endif()
+endfunction()
+
+# isochron_gtest_parts(PROGRAM QUICK FILTERS...): the cases that FILTERS name are for `make test`, the others for `make
+# check`. One at a time, since each starts several processes.
+function(isochron_gtest_parts program)
+  cmake_parse_arguments(arg "" "" "QUICK" ${ARGN})
+  list(JOIN arg_QUICK ":" quick)
+  isochron_gtest(${program}.quick COMMAND ${program}_test --gtest_filter=${quick} PROPERTIES RUN_SERIAL ON)
+  isochron_gtest(${program}.full FULL COMMAND ${program}_test --gtest_filter=-${quick} PROPERTIES RUN_SERIAL ON)
 endfunction()
 
 # isochron_test_program(NAME [SHARDS N]): a GoogleTest program, run in N parts at a time. The folders below add their

@@ -1,29 +1,34 @@
 #!/bin/sh
-# Installs what building, testing and linting need and what is missing: Debian packages, the Python packages of
-# requirements.txt and our own into .venv, and the page's plotting library into web/vendor. Fast if nothing is.
+# setup.sh GROUP...: installs what a group of goals needs and what is missing: Debian packages, Python packages into
+# .venv and .venv-tf, the page's plotting library into web/vendor. Quick if nothing is missing. The groups:
+#   build       the program and the engine: `make demo`
+#   test        the tests of `make test`
+#   tensorflow  TensorFlow in an environment of its own
+#   check       linters, sanitizers, fuzzers, frameworks that the package works with: `make check`
 set -eu
 cd "$(dirname "$0")/.."
+log=build/log/setup.log
 
-packages="
-  g++ cmake ninja-build ccache git python3 python3-venv
-  clang-19 clang-format-19 libclang-rt-19-dev
-  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libcpp-httplib-dev zlib1g-dev dataset-fashion-mnist iproute2
-  libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libglpk-dev spin chromium
-"
+packages_of() {
+  case $1 in
+    build) echo "g++ cmake ninja-build ccache git python3 python3-venv iproute2
+      libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libcpp-httplib-dev zlib1g-dev dataset-fashion-mnist
+      $(command -v npm >/dev/null || echo npm)" ;;  # any npm will do; Debian's comes with a great many packages
+    test) echo "libgtest-dev libgmock-dev librapidcheck-dev libglpk-dev spin chromium" ;;
+    check) echo "clang-19 clang-format-19 libclang-rt-19-dev libbenchmark-dev" ;;
+  esac
+}
 
-# Any npm will do; Debian's comes with a great many packages.
-command -v npm >/dev/null || packages="$packages npm"
+# fail WHAT HOW: one line that says what cannot be had and what to do; the details are in the log.
+fail() {
+  echo "setup: $1; $2. Details: $log" >&2
+  exit 2
+}
 
 install_packages() {
-  if ! command -v dpkg-query >/dev/null; then
-    echo "setup: no Debian here, so nothing is installed; needed:" $packages >&2
-    return
-  fi
-  # shellcheck disable=SC2016,SC2086  # dpkg-query expands the variables, not the shell; the packages are words
-  known=$(dpkg-query --show --showformat='${Package}=${db:Status-Status} ' $packages 2>/dev/null) || true
   missing=""
-  for package in $packages; do
-    case " $known" in
+  for package in $1; do
+    case " $(dpkg-query --show --showformat='${Package}=${db:Status-Status} ' "$package" 2>/dev/null || true)" in
       *" $package=installed "*) ;;
       *) missing="$missing $package" ;;
     esac
@@ -33,56 +38,104 @@ install_packages() {
   as_root=""
   if [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
-      echo "setup: packages are missing and installing them needs root; run: apt-get install$missing" >&2
-      exit 2
+      fail "packages are missing, and installing them needs root" "run as root: apt-get install$missing"
     fi
     as_root="sudo"
   fi
   echo "setup: installing$missing" >&2
-  # The package lists may be absent or older than the archive: then fetch them and try once more.
-  if ! apt_install; then
-    echo "setup: fetching the package lists" >&2
-    $as_root apt-get update --quiet --quiet >&2
-    apt_install
+  # The package lists may be absent or older than the archive: then they are fetched, and it is tried once more.
+  if ! apt_install "$missing"; then
+    $as_root apt-get update --quiet --quiet >>$log 2>&1 ||
+      fail "the package lists cannot be fetched" "check the network, then run: apt-get update"
+    for package in $missing; do
+      apt-cache show "$package" >/dev/null 2>&1 ||
+        fail "this distribution has no package $package" "Debian 12 has it; elsewhere install what it holds by hand"
+    done
+    apt_install "$missing" ||
+      fail "apt-get cannot install$missing" "check the network, then run: apt-get install$missing"
   fi
 }
 
 apt_install() {
   # shellcheck disable=SC2086  # words are meant to split
   $as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install --quiet --quiet --yes --no-install-recommends $missing >&2
+    apt-get install --quiet --quiet --yes --no-install-recommends $1 >>$log 2>&1
 }
 
-install_venv() {
-  wanted=$(sha256sum requirements.txt pyproject.toml VERSION)
-  [ "$(cat .venv/requirements.sha256 2>/dev/null)" != "$wanted" ] || return 0
-  echo "setup: installing requirements.txt into .venv" >&2
-  python3 -m venv .venv
-  pip="python -m pip install --quiet --disable-pip-version-check"
-  .venv/bin/$pip --requirement requirements.txt >&2
-  # From where it lies: a change of the package needs no installing, and CMake builds its native module there.
-  .venv/bin/$pip --no-build-isolation --no-deps --config-settings wheel.cmake=false --editable . >&2
-  echo "$wanted" >.venv/requirements.sha256
+# Where there is no apt: says what is missing, and what Fedora and Homebrew call it. Nothing is installed.
+look_for_tools() {
+  absent=""
+  for entry in "c++ gcc-c++ gcc" "cmake cmake cmake" "ninja ninja-build ninja" "git git git" "python3 python3 python" \
+    "npm npm node"; do
+    # shellcheck disable=SC2086
+    set -- $entry
+    command -v "$1" >/dev/null || absent="$absent\n  the program $1 (Fedora: $2, Homebrew: $3)"
+  done
+  for entry in "CLI/CLI.hpp cli11-devel cli11" "toml++/toml.h tomlplusplus-devel tomlplusplus" \
+    "nlohmann/json.hpp json-devel nlohmann-json" "httplib.h cpp-httplib-devel cpp-httplib" "zlib.h zlib-devel zlib" \
+    "gtest/gtest.h gtest-devel googletest"; do
+    # shellcheck disable=SC2086
+    set -- $entry
+    echo "#include <$1>" | c++ -std=c++20 -E -x c++ - >/dev/null 2>&1 ||
+      absent="$absent\n  the header $1 (Fedora: $2, Homebrew: $3)"
+  done
+  [ -z "$absent" ] && return 0
+  printf 'setup: this is no Debian, so packages are not installed here. Missing:%b\n' "$absent" >&2
+  echo "setup: core and simulator need no more: cmake --preset core-only && cmake --build --preset core-only" >&2
+  exit 2
 }
 
-# Apart from torch, which a user of TensorFlow need not have.
-install_tensorflow() {
-  wanted=$(sha256sum requirements-tensorflow.txt pyproject.toml)
-  [ "$(cat .venv-tf/requirements.sha256 2>/dev/null)" != "$wanted" ] || return 0
-  echo "setup: installing requirements-tensorflow.txt into .venv-tf" >&2
-  python3 -m venv .venv-tf
-  pip="python -m pip install --quiet --disable-pip-version-check"
-  if .venv-tf/bin/$pip --requirement requirements-tensorflow.txt >&2; then
-    # Our own package, from where it lies.
-    echo "$PWD/python" >"$(.venv-tf/bin/python -c 'import site; print(site.getsitepackages()[0])')/isochron.pth"
-    echo "$wanted" >.venv-tf/requirements.sha256
-  else
-    rm -rf .venv-tf
-    echo "setup: no TensorFlow for this machine; its tests will be skipped" >&2
+# install_python ENVIRONMENT FILE: the packages of a requirements file into .venv or .venv-tf.
+install_python() {
+  seal=$1/$(basename "$2").sha256
+  wanted=$(sha256sum "$2")
+  [ "$(cat "$seal" 2>/dev/null)" != "$wanted" ] || return 0
+  echo "setup: installing $2 into $1" >&2
+  [ -x "$1/bin/python" ] || python3 -m venv "$1"
+  mark=$(wc -c <$log)
+  if ! "$1/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$2" >>$log 2>&1; then
+    culprit=$(tail -c +"$mark" $log | sed -n 's/.*No matching distribution found for //p' | tail -n 1)
+    fail "pip cannot install ${culprit:-the packages of $2}" "check the network, then run: make setup"
   fi
+  echo "$wanted" >"$seal"
 }
 
-install_packages
-install_venv
-install_tensorflow
-scripts/web.py
+# Our own package, from where it lies: a change of it needs no installing, and CMake builds its native module there.
+link_package() {
+  for folder in "$1"/lib/python3*/site-packages; do
+    echo "$PWD/python" >"$folder/isochron.pth"
+  done
+}
+
+[ $# != 0 ] || set -- build test tensorflow check
+mkdir -p build/log
+touch $log
+if ! command -v dpkg-query >/dev/null; then
+  look_for_tools
+else
+  wanted_packages=""
+  for group in "$@"; do
+    wanted_packages="$wanted_packages $(packages_of "$group")"
+  done
+  install_packages "$wanted_packages"
+fi
+for group in "$@"; do
+  case $group in
+    build)
+      install_python .venv requirements.txt
+      scripts/web.py
+      ;;
+    test | check) install_python .venv "requirements-$group.txt" ;;
+    tensorflow)
+      if [ -e .venv-tf/unavailable ]; then continue; fi
+      # In a shell of its own: TensorFlow has no packages for some machines, which then skip its tests.
+      if (install_python .venv-tf requirements-tensorflow.txt); then
+        link_package .venv-tf
+      else
+        touch .venv-tf/unavailable
+        echo "setup: no TensorFlow for this machine; its tests will be skipped" >&2
+      fi
+      ;;
+  esac
+done
+link_package .venv

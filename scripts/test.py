@@ -1,9 +1,16 @@
 #!/usr/bin/env python3
 """Runs the stages of the test suite in the given order and stops at the first that fails.
 
-A stage is a preset (its tests are built and run by ctest; of tsan-engine some), `lint`, or `fuzz` (the fuzz targets of
-preset asan). Every command's output goes to build/log/STAGE.log; a line per stage shows what ran and how long it took.
-The last line sums up all stages.
+  quick      the tests of every area that a contributor needs, in the preset dev
+  full       those of the preset dev that take longer, documents and examples among them
+  lint       the linters, over everything
+  core-only, asan, tsan
+             all tests that need no LibTorch, in the preset of that name; tsan also runs those of the engine in which
+             its threads meet
+  fuzz       the fuzz targets of the preset asan
+
+Every command's output goes to build/log/STAGE.log; a line per stage shows what ran and how long it took. The last line
+sums up all stages.
 """
 
 import argparse
@@ -17,28 +24,25 @@ import subprocess
 import sys
 import time
 
+import build
 import test_count
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORES = len(os.sched_getaffinity(0))
-CTEST_STAGES = ("dev", "core-only", "asan", "tsan", "tsan-engine")
-# Those of the engine in which its threads meet, by program.
-THREADED_TESTS = {
-    "comm_collectives": r"\..*(InFlight|Observer|Allgather|AnySource)",
-    "comm_timeout": r"\.",
-    "engine_async_job": r"\.",
-    "engine_data_parallel": r"\..*(LikeOneProcess|WhileBackward|BackwardIsMissing)",
-    "engine_job": r"\..*(LikeOneProcess|WhileTheSplitChanges|Pieces|Slow|Stop|BitByBit)",
-    "engine_sync_batch_norm": r"\..*LikeOneProcess",
-    "elastic": r"\..*(NewWorkerWhile|StoppedWorker|LackOfMemory|RecoveryFromAnother)",
-    "async_elastic": r"\.",
-    "train_trainer": r"\..*(Learns|EveryTestSample|Resumes|Saves)",
-}
+PRESETS = {"quick": "dev", "full": "dev", "fuzz": "asan"}
+# What the quick stage needs of the build.
+QUICK_PROGRAMS = ("isochron", "isochron-worker", "isochron_python", "core_test", "sim_test", "tools_test",
+                  "engine_test", "ranks_test", "worker_test", "elastic_test")  # fmt: skip
+PLAIN_PROGRAMS = ("core_test", "sim_test", "tools_test", "isochron")
+# Of the engine, the tests in which its threads meet.
+THREADED_TESTS = ("ranks.collectives", "ranks.timeout.TimeoutTest", "ranks.async_job", "ranks.data_parallel",
+                  "ranks.job", "ranks.sync_batch_norm", "ranks.trainer", "elastic.threads")  # fmt: skip
 # Sanitizers change what the optimizer sees, and with it which warnings are false alarms.
-WITHOUT_WERROR = ("asan", "tsan", "tsan-engine")
-# Tests that start real processes and limit their time may fail where other work starves them. So many may have another
-# try, by themselves, and are named for it.
+WITHOUT_WERROR = ("asan", "tsan")
+# Tests that start real processes and limit their time may fail where other work starves them. So many runs may have
+# another try, by themselves, and are named for it.
 MOST_REPEATED = 3
+STAGES = ("quick", "full", "lint", "core-only", "asan", "tsan", "fuzz")
 
 
 @dataclasses.dataclass
@@ -70,7 +74,7 @@ class Stage:
 
     def __init__(self, name):
         self.name = name
-        self.preset = "asan" if name == "fuzz" else name
+        self.preset = PRESETS.get(name, name)
         self.build = ROOT / "build" / self.preset
         self.log = ROOT / "build" / "log" / f"{name}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -78,8 +82,7 @@ class Stage:
         # Thread sanitizer of GCC 12 refuses some layouts that address randomisation may choose.
         fixed_layout = ["setarch", "-R"]
         works = subprocess.run([*fixed_layout, "true"], stderr=subprocess.DEVNULL).returncode == 0
-        self.prefix = fixed_layout if works and name.startswith("tsan") else []
-        self.tests = THREADED_TESTS if name == "tsan-engine" else {}  # none: all
+        self.prefix = fixed_layout if works and name == "tsan" else []
         self.races = self.build / "races"  # what the thread sanitizer finds
 
     def run(self, *command):
@@ -92,7 +95,7 @@ class Stage:
             return process.returncode == 0
 
     def environment(self):
-        if self.name != "tsan-engine":
+        if self.name != "tsan":
             return {}
         options = {
             # LibTorch and MPI were not built with the sanitizer, so that it does not see how they synchronise: what
@@ -108,36 +111,48 @@ class Stage:
             "UCX_MEM_EVENTS": "n",  # its hooks take locks in threads that the sanitizer knows no longer
         }
 
-    def compile(self):
+    def compile(self, *targets):
         werror = "OFF" if self.preset in WITHOUT_WERROR else "ON"
-        if not self.run("cmake", "--preset", self.preset, f"-DISOCHRON_WERROR={werror}", "--log-level=WARNING"):
-            raise StageFailed("configuring failed")
-        targets = [f"{program}_test" for program in self.tests] or ["all"]
-        if not self.run("cmake", "--build", self.build, "--parallel", str(CORES), "--target", *targets):
-            raise StageFailed("building failed")
+        try:
+            build.configure(self.preset, self.log, ISOCHRON_WERROR=werror, ISOCHRON_TESTS="ON",
+                            **({"ISOCHRON_PYTHON": "ON"} if self.preset == "dev" else {}))  # fmt: skip
+            build.build(self.preset, self.log, targets)
+        except build.Failed as failure:
+            raise StageFailed(str(failure)) from None
 
 
-def ctest(stage, report_name, *options):
-    """Whether all passed, and what its report says."""
-    report = stage.build / report_name
+def ctest(stage, *options):
+    """Whether all passed, and what the reports say."""
+    report = stage.build / "junit.xml"
     report.unlink(missing_ok=True)
-    ok = stage.run("ctest", "--test-dir", stage.build, "--output-junit", report, "--output-on-failure", *options)
+    ok = stage.run("ctest", "--test-dir", stage.build, "--output-junit", report, "--output-on-failure",
+                   "--no-tests=error", *options)  # fmt: skip
     if not report.exists():
         raise StageFailed("ctest did not run")
-    return ok, test_count.read_report(report)
+    return ok, test_count.read_reports(report, stage.build / "reports")
+
+
+def select(stage):
+    """ctest's options for what the stage runs."""
+    if stage.name in ("quick", "full"):
+        return ["--label-regex", f"^{stage.name}$"]
+    threaded = [f"{name}$" for name in THREADED_TESTS] if stage.name == "tsan" else []
+    return ["--tests-regex", "|".join(f"^{name}" for name in (r"core\.", r"sim\.", r"tools\.", *threaded))]
 
 
 def run_ctest(stage, update_count):
-    stage.compile()
-    shutil.rmtree(stage.races, ignore_errors=True)
-    stage.races.mkdir()
-    chosen = "|".join(f"^{program}{pattern}" for program, pattern in stage.tests.items())
-    ok, counts = ctest(stage, "junit.xml", "--parallel", str(CORES), "--no-tests=error", "--tests-regex", chosen or ".")
+    targets = {"quick": QUICK_PROGRAMS, "full": ("all",), "core-only": ("all",)}.get(stage.name, PLAIN_PROGRAMS)
+    stage.compile(*targets, *(("ranks_test", "elastic_test") if stage.name == "tsan" else ()))
+    for folder in (stage.races, stage.build / "reports"):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    selection = select(stage)
+    # Many tests wait more than they compute.
+    ok, counts = ctest(stage, "--parallel", str(CORES + 1), *selection)
     outcome = Outcome(skipped=counts.skipped)
-    if not ok and len(counts.failed) <= MOST_REPEATED:
-        ok, again = ctest(stage, "again.xml", "--rerun-failed")
-        outcome.repeated = sorted(set(counts.failed) - set(again.failed))
-        counts = dataclasses.replace(counts, passed=counts.passed + outcome.repeated, failed=again.failed)
+    if not ok and len(counts.failed_runs) <= MOST_REPEATED:
+        ok, again = ctest(stage, "--rerun-failed", *selection)
+        counts, outcome.repeated = counts.after(again)
     outcome.passed, outcome.failed = len(counts.passed), len(counts.failed)
     races = sorted(stage.races.iterdir())
     if races:
@@ -146,14 +161,10 @@ def run_ctest(stage, update_count):
         outcome.failed += 1
         raise StageFailed(f"the thread sanitizer's reports of {len(races)} processes are above", outcome)
     if not ok:
-        raise StageFailed(f"failed: {', '.join(counts.failed)}", outcome)
+        raise StageFailed(f"failed: {', '.join(counts.failed or counts.failed_runs)}", outcome)
     if update_count:
         test_count.write_minimum(stage.name, counts)
-    if stage.tests:
-        ran = {name.split(".")[0] for name in counts.passed}
-        complaints = [f"no test of {program} ran" for program in stage.tests if program not in ran]
-    else:
-        complaints = test_count.complaints(stage.name, stage.build, stage.prefix, counts)
+    complaints = test_count.complaints(stage.name, stage.build, stage.prefix, counts)
     if complaints:
         outcome.failed += 1
         raise StageFailed("\n".join(complaints), outcome)
@@ -162,7 +173,7 @@ def run_ctest(stage, update_count):
 
 
 def run_lint(stage):
-    if not stage.run(ROOT / "scripts" / "lint.sh"):
+    if not stage.run(ROOT / "scripts" / "lint.sh", "all"):
         raise StageFailed("see the findings above")
     return Outcome(passed=len(re.findall(r"^ok ", stage.log.read_text(), re.MULTILINE)))
 
@@ -180,7 +191,7 @@ def fuzz(stage, target, seconds):
 
 def run_fuzz(stage, seconds):
     """A target has one thread, so there are as many at a time as there are cores."""
-    stage.compile()
+    stage.compile("all")
     targets = sorted((stage.build / "bin").glob("*_fuzz"))
     if not targets:
         raise StageFailed("there is no fuzz target")
@@ -197,16 +208,16 @@ def run_fuzz(stage, seconds):
 
 
 def run_stage(stage, options):
-    if stage.name in CTEST_STAGES:
-        return run_ctest(stage, options.update_count)
     if stage.name == "lint":
         return run_lint(stage)
-    return run_fuzz(stage, options.fuzz_seconds)
+    if stage.name == "fuzz":
+        return run_fuzz(stage, options.fuzz_seconds)
+    return run_ctest(stage, options.update_count)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stages", nargs="+", choices=[*CTEST_STAGES, "lint", "fuzz"], metavar="STAGE")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stages", nargs="+", choices=STAGES, metavar="STAGE")
     parser.add_argument("--fuzz-seconds", type=int, default=10, help="per target")
     parser.add_argument("--update-count", action="store_true", help="write tests/expected_count")
     options = parser.parse_args()

@@ -24,7 +24,6 @@
 namespace isochron::cli {
 namespace {
 
-
 struct LaunchRequest {
   std::int64_t workers = 0;  // 0: as many as the cluster has
   std::string cluster;       // empty: none
@@ -180,7 +179,8 @@ void add_launch(CLI::App& program) {
       ->default_str("as many as the cluster has");
   command->add_option("--cluster", request->cluster, "Emulate this one: built-in (see 'isochron clusters') or a file")
       ->type_name("NAME|FILE.toml");
-  add_whole(*command, "--steps", request->steps, 1, kMostCount, "Length of the run that a built-in cluster's changes span")
+  add_whole(
+      *command, "--steps", request->steps, 1, kMostCount, "Length of the run that a built-in cluster's changes span")
       ->default_str("--steps of the COMMAND");
   add_choice(*command, "--throttle", request->throttle, {"auto", "cgroup", "duty-cycle"}, "How CPU time is limited");
   add_whole(*command, "--period-ms", request->period_ms, 1, 1000, "Period of the CPU quotas");
@@ -196,7 +196,8 @@ void add_launch(CLI::App& program) {
       ->trigger_on_parse();
   add_whole(*command, "--replace", request->replacements, 0, kMostCount, "Start up to N workers in place of lost ones");
   command->add_flag("--no-recovery", request->no_recovery, "Let a lost worker end the job, as MPIs without ULFM do");
-  add_whole(*command, "--restarts", request->restarts, 0, kMostCount, "Start a lost job again, from its last checkpoint");
+  add_whole(
+      *command, "--restarts", request->restarts, 0, kMostCount, "Start a lost job again, from its last checkpoint");
   command->add_option("--attach", request->attach, "Add -n workers to the job of this launcher, and end")
       ->type_name("PROCESS");
   command->add_flag("--quiet", request->quiet, "Say nothing of limits and changes");

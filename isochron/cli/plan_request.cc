@@ -14,7 +14,6 @@
 namespace isochron::cli {
 namespace {
 
-
 std::optional<std::int64_t> parse_batch(const std::string& text) {
   if (text == "search") {
     return std::nullopt;

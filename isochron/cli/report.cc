@@ -77,7 +77,8 @@ std::vector<std::unique_ptr<view::RunFile>> read_runs(const ReportRequest& reque
   return files;
 }
 
-std::vector<view::NamedRun> named(const ReportRequest& request, const std::vector<std::unique_ptr<view::RunFile>>& files) {
+std::vector<view::NamedRun> named(
+    const ReportRequest& request, const std::vector<std::unique_ptr<view::RunFile>>& files) {
   std::vector<std::string> policies;
   for (const auto& file : files) {
     policies.push_back(file->view()->header().policy);

@@ -13,7 +13,6 @@
 namespace isochron::cli {
 namespace {
 
-
 void add_run_group(CLI::App& command, SimulateRequest& request) {
   const std::string group = "Run";
   command.add_option("--cluster", request.cluster, "A built-in cluster (see 'isochron clusters') or a cluster file")
@@ -71,7 +70,8 @@ void add_training_group(CLI::App& command, SimulateRequest& request) {
       {"none", "linear", "sqrt", "legw", "adascale"},
       "How the learning rate follows the global batch")
       ->group(group);
-  add_whole(command, "--reference-batch", options.rate.reference_batch, 0, kMostCount, "Batch the rate was tuned for; 0: B")
+  add_whole(
+      command, "--reference-batch", options.rate.reference_batch, 0, kMostCount, "Batch the rate was tuned for; 0: B")
       ->group(group);
   add_number(command, "--warmup-steps", options.rate.warmup_steps, "At the reference batch")->group(group);
 }

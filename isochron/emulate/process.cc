@@ -18,7 +18,6 @@
 namespace isochron::emulate {
 namespace {
 
-
 void unblock_signals() {
   sigset_t none;
   sigemptyset(&none);

@@ -51,11 +51,14 @@ void add_comparison_options(CLI::App& command, CompareRequest& request) {
       ->type_name("NAME|FILE.toml")
       ->capture_default_str()
       ->group(group);
-  cli::add_whole(command, "--rounds", request.rounds, 1, kMostTurns, "Every policy is trained anew in each")->group(group);
-  cli::add_whole(command, "--turn", request.turn, 1, kMostTurns, "Steps before it is the next policy's turn")->group(group);
+  cli::add_whole(command, "--rounds", request.rounds, 1, kMostTurns, "Every policy is trained anew in each")
+      ->group(group);
+  cli::add_whole(command, "--turn", request.turn, 1, kMostTurns, "Steps before it is the next policy's turn")
+      ->group(group);
   cli::add_number(command, "--solo-seconds", request.solo_seconds, "To measure every worker by itself; 0: not")
       ->group(group);
-  cli::add_whole(command, "--evaluate-every", request.evaluate_every, 0, kMostTurns, "Steps; 0: at the end")->group(group);
+  cli::add_whole(command, "--evaluate-every", request.evaluate_every, 0, kMostTurns, "Steps; 0: at the end")
+      ->group(group);
   cli::add_number(command, "--target-accuracy", request.target_accuracy, "Ask for the time to it, 0 to 1; 0: none")
       ->group(group);
   cli::add_choice(command, "--throttle", request.throttle, {"auto", "cgroup", "duty-cycle"}, "How speeds are limited")

@@ -20,7 +20,6 @@ using cli::add_number;
 using cli::add_value;
 using cli::add_whole;
 
-
 std::string joined(std::span<const std::string_view> names) {
   std::string text;
   for (const std::string_view name : names) {
@@ -51,8 +50,10 @@ void add_run_group(CLI::App& command, TrainingWords& words) {
       ->group(group);
   command.add_flag("--no-augment", words.no_augment, "Train on images as they are, not flipped and cropped")
       ->group(group);
-  add_whole(command, "--train-samples", options.train_samples, 0, cli::kMostCount, "Use only the first N; 0: all")->group(group);
-  add_whole(command, "--test-samples", options.test_samples, 0, cli::kMostCount, "The same for evaluation")->group(group);
+  add_whole(command, "--train-samples", options.train_samples, 0, cli::kMostCount, "Use only the first N; 0: all")
+      ->group(group);
+  add_whole(command, "--test-samples", options.test_samples, 0, cli::kMostCount, "The same for evaluation")
+      ->group(group);
   add_whole(command, "--epochs", options.epochs, 1, cli::kMostCount, "The run ends after so many")->group(group);
   add_whole(command, "--steps", options.steps, 0, cli::kMostCount, "Or after so many steps; 0: no limit")->group(group);
   add_whole(command, "--seed", words.seed, 0, std::numeric_limits<std::int64_t>::max(), "Of parameters and order")
@@ -92,7 +93,12 @@ void add_sync_group(CLI::App& command, TrainingWords& words) {
       ->default_str(std::to_string(async.staleness))
       ->group(group);
   add_whole(
-      command, "--servers", async.servers, 0, cli::kMostCount, "asp, ssp: the last N ranks serve parameters only; 0: all do")
+      command,
+      "--servers",
+      async.servers,
+      0,
+      cli::kMostCount,
+      "asp, ssp: the last N ranks serve parameters only; 0: all do")
       ->group(group);
   add_choice(
       command,
@@ -138,7 +144,8 @@ void add_learning_group(CLI::App& command, TrainingWords& words) {
   add_number(command, "--weight-decay", options.weight_decay, "Pulls parameters towards 0")->group(group);
   add_choice(command, "--schedule", options.schedule, {"constant", "step", "cosine"}, "Of the learning rate")
       ->group(group);
-  add_whole(command, "--warmup", options.warmup, 0, cli::kMostCount, "Steps in which the rate rises to its value")->group(group);
+  add_whole(command, "--warmup", options.warmup, 0, cli::kMostCount, "Steps in which the rate rises to its value")
+      ->group(group);
   add_number(command, "--step-factor", options.step_factor, "Schedule step: the rate is multiplied by this")
       ->group(group);
   add_whole(
@@ -178,9 +185,11 @@ void add_worker_group(CLI::App& command, TrainingWords& words) {
   command.add_flag("--nominal-weight", words.nominal_weight, "The weight is the cores that the launcher gave it")
       ->group(group);
   add_whole(command, "--min-batch", job.min_batch, 0, cli::kMostCount, "Samples it takes at least")->group(group);
-  add_whole(command, "--max-batch", words.max_batch, 0, cli::kMostCount, "Samples it takes at most; 0: no limit")->group(group);
+  add_whole(command, "--max-batch", words.max_batch, 0, cli::kMostCount, "Samples it takes at most; 0: no limit")
+      ->group(group);
   add_whole(command, "--granularity", job.granularity, 1, cli::kMostCount, "It takes multiples of this")->group(group);
-  add_whole(command, "--micro-batch", job.micro_batch, 0, cli::kMostCount, "Samples it computes at a time; 0: all")->group(group);
+  add_whole(command, "--micro-batch", job.micro_batch, 0, cli::kMostCount, "Samples it computes at a time; 0: all")
+      ->group(group);
   add_whole(command, "--prefetch-threads", job.prefetch.threads, 0, 256, "Threads that prepare samples")->group(group);
 }
 
@@ -217,7 +226,13 @@ void add_checkpoint_group(CLI::App& command, TrainingWords& words) {
   train::Options& options = words.options;
   const std::string group = "Checkpoints";
   add_folder(command, "--checkpoints", options.checkpoints, "Save them here")->group(group);
-  add_whole(command, "--checkpoint-every", options.checkpoint_every, 0, cli::kMostCount, "Steps; 0: at the end of every epoch")
+  add_whole(
+      command,
+      "--checkpoint-every",
+      options.checkpoint_every,
+      0,
+      cli::kMostCount,
+      "Steps; 0: at the end of every epoch")
       ->group(group);
   add_whole(command, "--keep", options.keep, 1, cli::kMostCount, "The newest so many")->group(group);
   add_text(command, "--resume", options.resume, "auto|FILE", "From this one; auto: the newest of the folder, if any")

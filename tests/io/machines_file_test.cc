@@ -80,18 +80,23 @@ TEST(MachinesFileTest, ReadsAllThereIsToSay) {
 
 TEST(MachinesFileTest, NamesTheLineTheKeyAndWhatIsPermitted) {
   EXPECT_EQ(machines_refusal(""), "m.toml:1: no machine; permitted: one or more tables that start with [[machine]]");
-  EXPECT_THAT(machines_refusal("[[machine]]\ncost = 1\n"), HasSubstr("m.toml:2: unknown key 'cost'; permitted: name, speed, "));
+  EXPECT_THAT(
+      machines_refusal("[[machine]]\ncost = 1\n"), HasSubstr("m.toml:2: unknown key 'cost'; permitted: name, speed, "));
   EXPECT_EQ(machines_refusal("[[machine]]\nspeed = 0\n"), "m.toml:2: speed is 0; permitted: 0.000001 to 1000000");
   EXPECT_EQ(machines_refusal("[[machine]]\ncount = 0\n"), "m.toml:2: count is 0; permitted: 1 to 10000");
   EXPECT_EQ(
-      machines_refusal("[[machine]]\nmax_batch = 1\nmin_batch = 2\n"), "m.toml:2: max_batch is 1; permitted: min_batch or more");
+      machines_refusal("[[machine]]\nmax_batch = 1\nmin_batch = 2\n"),
+      "m.toml:2: max_batch is 1; permitted: min_batch or more");
   EXPECT_EQ(
       machines_refusal("[[machine]]\nmemory = \"1gbyte\"\n"),
       "m.toml:2: memory is '1gbyte'; permitted: what the model takes for a batch of 1, or more");
-  EXPECT_THAT(machines_refusal("[[machine]]\nmemory = \"3gbyte\"\nmax_batch = 3\n"), HasSubstr("permitted: one of the two"));
-  EXPECT_EQ(machines_refusal("[[machine]]\nnoise = -1\n"), "m.toml:2: noise is -1; permitted: a finite number, 0 or more");
   EXPECT_THAT(
-      machines_refusal("[[machine]]\nnetwork = { rate = \"fast\" }\n"), HasSubstr("m.toml:2: rate is 'fast'; permitted"));
+      machines_refusal("[[machine]]\nmemory = \"3gbyte\"\nmax_batch = 3\n"), HasSubstr("permitted: one of the two"));
+  EXPECT_EQ(
+      machines_refusal("[[machine]]\nnoise = -1\n"), "m.toml:2: noise is -1; permitted: a finite number, 0 or more");
+  EXPECT_THAT(
+      machines_refusal("[[machine]]\nnetwork = { rate = \"fast\" }\n"),
+      HasSubstr("m.toml:2: rate is 'fast'; permitted"));
   EXPECT_EQ(machines_refusal("[[machine]]\nprofile = \"none.json\"\n"), "m.toml:2: profile: there is none");
   EXPECT_EQ(
       machines_refusal("[[machine]]\nprofile = \"other.json\"\n"),

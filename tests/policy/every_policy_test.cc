@@ -15,7 +15,6 @@
 namespace isochron {
 namespace {
 
-
 // Makes a random life of a job; the same seed gives the same life.
 class Scenario {
  public:

@@ -17,7 +17,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Optional;
 
-
 double distance(std::span<const std::int64_t> batches, std::span<const double> wished) {
   double sum = 0.0;
   for (std::size_t k = 0; k < batches.size(); ++k) {
@@ -81,7 +80,8 @@ TEST(LegalTest, SpreadsASurplusEqually) {
 TEST(LegalTest, TurnsNegativeAndInfiniteWishesIntoBounds) {
   Roster roster = roster_of({1, 1, 1}, 30);
   roster.workers[2].max_batch = 20;
-  EXPECT_THAT(nearest_legal(roster, std::vector{-50.0, 10.0, std::numeric_limits<double>::infinity()}), ElementsAre(1, 9, 20));
+  EXPECT_THAT(
+      nearest_legal(roster, std::vector{-50.0, 10.0, std::numeric_limits<double>::infinity()}), ElementsAre(1, 9, 20));
 }
 
 TEST(LegalTest, IsTheNearestOfAllSplits) {

@@ -23,6 +23,21 @@ def step(number, batches, compute, **more):
             **more}  # fmt: skip
 
 
+# Of the tests with torch, those that `make test` has the time for; `make check` runs the others, too.
+QUICK = (
+    "test_torch_loader.py",
+    "test_torch_parity.py::test_uneven_equals_single_process[cnn-plain]",
+    "test_torch_parity.py::test_uneven_equals_single_process[gpt2-ddp]",
+    "test_torch_failures.py::test_survivors_of_a_killed_worker_go_on",
+)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if any(name in item.nodeid for name in QUICK):
+            item.add_marker("quick")
+
+
 @pytest.fixture
 def lines():
     return [

@@ -1,8 +1,8 @@
 // A whole job in one process: replicas, a tiny exact model on each, and a scheduler that kills, adds, stops and resumes
 // workers, runs them out of memory, spoils gradients and loses reports at any transition of the protocol.
 //
-// Everything is a function of a seed. Faults happen in the first `limit` choices only, so that a schedule that fails can
-// be cut to the shortest prefix that still does.
+// Everything is a function of a seed. Faults happen in the first `limit` choices only, so that a schedule that fails
+// can be cut to the shortest prefix that still does.
 #pragma once
 
 #include <algorithm>

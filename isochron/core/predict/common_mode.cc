@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kFirstVariance = 0.05 * 0.05;
 constexpr double kGain = 0.02;
-constexpr double kResidualClip = 4.0;              // standard deviations
+constexpr double kResidualClip = 4.0;      // standard deviations
 constexpr double kLeastCorrelation = 0.3;  // below it the guess would add more noise than it removes
 
 double median(std::span<const double> values) {

@@ -13,7 +13,7 @@ constexpr double kLeastNoise = 1e-6;
 constexpr double kPooled = 0.1;
 constexpr double kWarmth = 3.0;          // readings that the first guess of the noise counts for
 constexpr double kLongestMemory = 50.0;  // readings, of the noise
-constexpr double kInnovationClip = 3.0;            // standard deviations at which an innovation is cut off
+constexpr double kInnovationClip = 3.0;  // standard deviations at which an innovation is cut off
 
 }  // namespace
 

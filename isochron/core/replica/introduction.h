@@ -1,5 +1,5 @@
-// How the workers of a job introduce themselves to one another: what all must share, and what each says of itself. Pure;
-// the caller brings introductions round.
+// How the workers of a job introduce themselves to one another: what all must share, and what each says of itself.
+// Pure; the caller brings introductions round.
 #pragma once
 
 #include <map>
@@ -21,8 +21,8 @@ struct Introduction {
   static Introduction decode(const std::string& text);
 };
 
-/// All workers by rank, which is their id; who has no name gets one. Throws std::invalid_argument naming option, rank and
-/// values if they do not share what they must.
+/// All workers by rank, which is their id; who has no name gets one. Throws std::invalid_argument naming option, rank
+/// and values if they do not share what they must.
 std::vector<Worker> agree(std::span<const Introduction> introductions);
 
 /// Why a worker of the job does not accept the newcomer, or nothing.

@@ -13,8 +13,8 @@
 //
 // After a failure, or when a worker joins, the workers that are left
 //   e) abandon() the step, unless the optimizer has taken it already, and gather progress();
-//   f) settle() (progress.h) says who leads and who is behind; finish_unreported() counts a step whose reports are lost;
-//   g) the leader sends its model, optimizer and state() to those who are behind, who take_over() it;
+//   f) settle() (progress.h) says who leads and who is behind; finish_unreported() counts a step whose reports are
+//   lost; g) the leader sends its model, optimizer and state() to those who are behind, who take_over() it;
 //   h) adopt() takes the roster of the settlement and deals the global batch anew.
 // A call out of order is an OrderError and changes nothing. Not thread-safe. A step costs what the policy costs, and
 // O(K) beyond it for K workers.
@@ -181,8 +181,8 @@ class Replica {
   /// `from_stream`: how many samples the stream has for this step, 1 to B; with a dataset it is left out.
   const StepPlan& plan(std::int64_t from_stream = 0);
   StepReport report(const Measured& measured);
-  /// Once the gradients of a reported step are averaged: the squared norms of this worker's own mean gradient and of the
-  /// average. They travel with the next report, for AdaScale.
+  /// Once the gradients of a reported step are averaged: the squared norms of this worker's own mean gradient and of
+  /// the average. They travel with the next report, for AdaScale.
   void measure_gradient(double local_square, double global_square);
   /// What to do with a step whose reports are here.
   [[nodiscard]] StepVerdict judge(std::span<const StepReport> reports, bool gradient_is_finite) const;
@@ -190,8 +190,8 @@ class Replica {
   /// the replicas do not agree.
   StepOutcome complete(std::span<const StepReport> reports, double finished, double now);
   StepOutcome leave_out(std::span<const StepReport> reports, double finished, double now);
-  /// Lowers the ceilings of those whose memory did not hold their batch and deals the same step anew; if there are none,
-  /// the step is computed again for a diagnosis. Throws isochron::Error if the workers cannot take B any more.
+  /// Lowers the ceilings of those whose memory did not hold their batch and deals the same step anew; if there are
+  /// none, the step is computed again for a diagnosis. Throws isochron::Error if the workers cannot take B any more.
   std::vector<EventRecord> redo(std::span<const StepReport> reports, double now);
   /// The step did not happen here.
   void abandon();
@@ -211,8 +211,8 @@ class Replica {
   std::optional<StepRecord> finish_unreported(const Settlement& settlement, double now);
   /// The state of the leader, on a worker that is behind or new.
   void take_over(const State& state);
-  /// Once everybody is as far as the leader; `rank` is this worker's new one. Throws isochron::Error if the workers that
-  /// are left cannot take B.
+  /// Once everybody is as far as the leader; `rank` is this worker's new one. Throws isochron::Error if the workers
+  /// that are left cannot take B.
   std::vector<EventRecord> adopt(const Settlement& settlement, int rank, double now);
   /// By rank, between two steps and the same on all workers. Throws std::invalid_argument, changing nothing, if they
   /// cannot hold B.
@@ -274,8 +274,8 @@ class Replica {
   void fit_to_members();
   [[nodiscard]] std::string trouble_of_fitting();
   void note_memory_failures(std::span<const MemoryFailure> failures, double now, std::vector<EventRecord>& events);
-  /// Where the ceilings leave no room for B, those who ran out of memory just now compute in chunks, or it is tried once
-  /// more without ceilings.
+  /// Where the ceilings leave no room for B, those who ran out of memory just now compute in chunks, or it is tried
+  /// once more without ceilings.
   void deal_anew(std::span<const MemoryFailure> failures);
   bool change_to_chunks(std::span<const MemoryFailure> failures);
   [[nodiscard]] EventRecord event(Event event, WorkerId worker, std::string words, double now) const;

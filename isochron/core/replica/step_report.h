@@ -1,5 +1,5 @@
-// What a worker reports of a step that it has computed, how the report travels, and what all reports together say. Pure:
-// every worker computes the same from the same reports.
+// What a worker reports of a step that it has computed, how the report travels, and what all reports together say.
+// Pure: every worker computes the same from the same reports.
 //
 // A report travels as a list of whole numbers below 2^16, four for a 64-bit field, so that every bit of it survives any
 // transport that keeps single precision: an all-gather of floats or doubles, and an all-reduce that adds zeros. The
