@@ -13,7 +13,7 @@ namespace {
 /// What the command line holds beyond what is known.
 std::string unexpected(const CLI::App& app) {
   const std::string word = app.remaining(true).front();
-  if (word.starts_with("-")) {
+  if (word.starts_with('-')) {
     return "unknown option '" + word + "'";
   }
   return app.get_subcommands().empty() ? "unknown command '" + word + "'; permitted: " + command_names(app)

@@ -80,12 +80,14 @@ std::vector<std::unique_ptr<view::RunFile>> read_runs(const ReportRequest& reque
 std::vector<view::NamedRun> named(
     const ReportRequest& request, const std::vector<std::unique_ptr<view::RunFile>>& files) {
   std::vector<std::string> policies;
+  policies.reserve(files.size());
   for (const auto& file : files) {
     policies.push_back(file->view()->header().policy);
   }
   const std::vector<fs::path> paths(request.runs.begin(), request.runs.end());
   const std::vector<std::string> names = view::run_names(paths, policies);
   std::vector<view::NamedRun> runs;
+  runs.reserve(files.size());
   for (std::size_t i = 0; i < files.size(); ++i) {
     runs.push_back({.name = names[i], .view = &*files[i]->view()});
   }

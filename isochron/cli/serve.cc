@@ -64,7 +64,7 @@ void run_serve(const ServeRequest& request) {
   do {
     log.poll([&feed](const io::RunLogLine& line) { feed.take(line); });
     if (feed.started() && !announced) {
-      std::cout << "serving " << path << " at " << feed.url() << " until interrupted" << std::endl;
+      std::cout << "serving " << path << " at " << feed.url() << " until interrupted\n" << std::flush;
       announced = true;
     }
   } while (!signals.wait(0.2));

@@ -17,6 +17,7 @@ namespace {
   const std::string program = worker_program().string();
   words.insert(words.begin(), {program, command});
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) {
     pointers.push_back(word.data());
   }

@@ -125,7 +125,7 @@ std::vector<Group> parse_machines(
   std::set<std::string> names;
   for (const toml::table* const table : fields.tables("machine")) {
     groups.push_back(read_machine(file, *table, groups.size(), common, find_profile));
-    TomlFields place(file, *table);
+    const TomlFields place(file, *table);
     if (!names.insert(groups.back().machine.name).second) {
       place.fail("name", "name is \"" + groups.back().machine.name + "\" again; permitted: distinct names");
     }

@@ -70,8 +70,8 @@ class ByteStream {
   /// One that code may not expect, or any.
   double number() {
     constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    constexpr std::array kOdd = {0.0, -0.0, 1.0, -1.0, 2.0, 0.5, kNan, kInfinity, -kInfinity, 0x1p53, -0x1p53, 1e308};
+    constexpr double kInfinite = std::numeric_limits<double>::infinity();
+    constexpr std::array kOdd = {0.0, -0.0, 1.0, -1.0, 2.0, 0.5, kNan, kInfinite, -kInfinite, 0x1p53, -0x1p53, 1e308};
     const std::uint8_t choice = byte();
     if (choice < 2 * kOdd.size()) {
       return kOdd[choice % kOdd.size()];
