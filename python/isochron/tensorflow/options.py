@@ -14,9 +14,10 @@ class JobOptions(SharedOptions):
 
     PLACE: ClassVar[str] = "with TensorFlow"
     SYNCS: ClassVar[tuple[str, ...]] = ("bsp", "asp", "ssp")
-    NUMBERS: ClassVar[tuple[str, ...]] = ("stop", "skip", "ignore")  # of a gradient
+    NUMBERS: ClassVar[tuple[str, ...]] = ("stop", "skip", "ignore")
     TRANSPORTS: ClassVar[tuple[str, ...]] = ("tensorflow", "sockets")
 
+    numbers: str = "stop"  # a gradient that is not finite ends the job; "skip": the step is left out
     transport: str = "tensorflow"  # asp, ssp: over its own servers and ports; "sockets" of our own are faster
 
     def validate(self) -> None:
