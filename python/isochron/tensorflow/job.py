@@ -104,7 +104,7 @@ class Job:
 
     @property
     def batch_sizes(self) -> list[int]:
-        """Of the step under way, or the coming one between two steps."""
+        """Those of the step under way, or of the coming one between two steps."""
         return self.decision.batch_sizes
 
     @property
@@ -165,7 +165,7 @@ class Job:
             )
 
     def _let_go(self) -> None:
-        """Of the model and the optimizer, which are as they were before."""
+        """Model and optimizer become what they were before."""
         if self._deferred is not None:
             self._deferred.undo()
         if self._fit is not None:
@@ -242,7 +242,7 @@ class Job:
             yield batch
 
     def next_batch(self, iterator: Iterator[Any]) -> Any:
-        """Of a pass over the dataset, with errors as they were."""
+        """The next one of a pass over the dataset; errors are as they were."""
         try:
             return next(iterator)
         except tf.errors.OpError as error:
@@ -322,7 +322,6 @@ class Job:
             raise
         reduced = self._now()
         verdict = self._replica.judge(exchanged.reports, exchanged.finite or self._scales_losses)
-        self.left_out = verdict.action == "leave-out"
         if verdict.action != "take":
             _put_back(undo)
         if verdict.action == "stop":
@@ -330,11 +329,16 @@ class Job:
             raise NumbersError(f"{verdict.message}; the model is as before the step")
         if verdict.action == "redo":
             self._progress.write(self._replica.redo(exchanged.reports, self._now()))
-            log.warning("%s; tasks %s; it is computed again", verdict.message, verdict.ranks)
-            if verdict.ranks:  # their memory did not hold their share
+            if verdict.ranks:  # they had too little memory
+                log.warning("%s on tasks %s; the step is dealt anew", verdict.message, verdict.ranks)
                 return None
             self._begin_step()  # with the same samples, to see whose gradient it is
             return self.run_step(step, batch, loss_of)
+        self.left_out = verdict.action == "leave-out"
+        self._finish(step, exchanged, reduced)
+        return computed.outputs, exchanged.states
+
+    def _finish(self, step: Step, exchanged: Exchanged, reduced: float) -> None:
         if not self.left_out:
             self._apply(step, exchanged)
         finish = self._replica.leave_out if self.left_out else self._replica.complete
@@ -343,7 +347,6 @@ class Job:
         self._stopping, self.last_loss = outcome.stop, outcome.loss
         if self.options.on_step is not None:
             self.options.on_step(self)
-        return computed.outputs, exchanged.states
 
     def _give_up(self, undo: list[tuple[Any, tf.Tensor]]) -> None:
         """The job cannot go on. It is as before the step, and saved if somebody has said where."""
@@ -358,7 +361,7 @@ class Job:
 
     @property
     def _scales_losses(self) -> bool:
-        """Such an optimizer wants to see a gradient that is not finite: it leaves it out, and scales less."""
+        """An optimizer that does wants to see a gradient that is not finite: it leaves it out, and scales less."""
         return isinstance(self._prepared[1].optimizer, keras.optimizers.LossScaleOptimizer)
 
     def _agree_on_variables(self, trained: Sequence[Any]) -> None:
@@ -383,7 +386,7 @@ class Job:
         return [(variable, tf.identity(variable.value)) for variable in (*self._changing, *model.metrics_variables)]
 
     def _forget_metrics(self, step: Step, computed: Computed, before: list[tuple[Any, tf.Tensor]]) -> None:
-        """Of a stand-in."""
+        """A stand-in counts for nothing."""
         metrics = {id(variable) for variable in self._prepared[0].metrics_variables}
         for variable, value in before:
             if id(variable) in metrics:
@@ -499,7 +502,11 @@ class Job:
         """Between two steps; all workers call it and the first one writes. Model, optimizer, place in the data and
         what was learned of the workers, as a tf.train.Checkpoint with that prefix. After an error that ends the job in
         the middle of a step it is the state before that step, and nobody waits for anybody."""
+        batch_is_out = self._replica.phase == "computing"
+        self._abandon()
         saving.save(self, os.fspath(path))
+        if batch_is_out:
+            self._plan = self._replica.plan()  # the same as before
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """After prepare() or compile() and before dataset(), on any number of workers; the first one reads."""

@@ -10,7 +10,7 @@ from isochron.options import SharedOptions
 
 @dataclass(kw_only=True)
 class JobOptions(SharedOptions):
-    """Of `isochron.tensorflow.Job`; see docs/tensorflow.md."""
+    """What `isochron.tensorflow.Job` is told; see docs/tensorflow.md."""
 
     PLACE: ClassVar[str] = "with TensorFlow"
     SYNCS: ClassVar[tuple[str, ...]] = ("bsp", "asp", "ssp")

@@ -48,9 +48,8 @@ class Progress:
         saved = json.loads(text)
         if "replica" not in saved:
             raise ValueError(
-                "the checkpoint is of an isochron before all its programs had one kind of state; permitted: one that "
-                f"isochron {_core.__version__} or a later one wrote. tf.train.Checkpoint(model=..., optimizer=...) "
-                "reads the rest of it"
+                "the checkpoint is of an isochron before 0.1.0; permitted: that of 0.1.0 or a later one. "
+                "tf.train.Checkpoint(model=..., optimizer=...) reads model and optimizer from it"
             )
         self.replica.restore(saved["replica"].encode())
         self.updates, self.shard_steps = saved["updates"], saved["shard_steps"]
@@ -59,7 +58,7 @@ class Progress:
 
     @property
     def learned(self) -> bytes:
-        """By the policy."""
+        """What the policy has learned."""
         lines = self.replica.state().decode().split("\n")
         return "".join(f"{line[:2]}{line[13:]}\n" for line in lines if line.startswith("controller.", 2)).encode()
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Computed:
-    """Of this worker."""
+    """What this worker has computed."""
 
     outputs: Any  # what the function returned
     gradients: list[tf.Tensor]  # weighted by its share
@@ -33,7 +33,7 @@ class Computed:
 
 @dataclasses.dataclass
 class Exchanged:
-    """Of all workers."""
+    """What all workers have computed together."""
 
     gradients: list[tf.Tensor]
     reports: list[_core.StepReport]
