@@ -48,6 +48,7 @@ class Job:
         self._collectives = Collectives(self._cluster, self.options.timeout)
         self._peers = Peers(self._collectives, self._cluster, self.options.timeout)
         self._replica = self._agree()
+        self._began = time.perf_counter()  # at about the same moment on all workers
         self._progress = Progress(self._replica, self.options)
         self._weight = tf.Variable(0.0, trainable=False, name="isochron_weight")
         self._moments = batch_norm.GlobalMoments(self._collectives, self._weight)
@@ -68,7 +69,6 @@ class Job:
         self._data_error: BaseException | None = None
         self._dataset_name = ""
         self.last_loss = math.nan  # of the last step, over the global batch
-        self._began = time.perf_counter()
 
     def _agree(self) -> _core.Replica:
         """All workers must have been told the same; what each says of itself becomes known to all."""
