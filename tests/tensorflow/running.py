@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import signal
 import time
 from functools import partial
@@ -14,6 +15,7 @@ import tensorflow as tf
 
 import isochron as isochron_runs
 import isochron.tensorflow as isochron
+from isochron.tensorflow import saving
 
 
 def make_job(**options):
@@ -135,7 +137,7 @@ def rebalances(folder):
         for record in isochron_runs.read_run(folder / "slow.jsonl").step_records:
             batch, seconds = record["batch_sizes"][-1], record["compute_seconds"][-1]
             assert seconds >= 0.04 * batch, record
-            assert record["seconds"] >= seconds, record
+            assert record["seconds"] >= seconds - 0.04, record  # each worker has a clock of its own
     return f"rebalanced after step {steps - 1}"
 
 
@@ -293,17 +295,19 @@ def optimizers(folder):
 
 
 def mixed_precision(folder):
-    """float16 with loss scaling: finite, and all workers have the same variables."""
-    job = make_job(numbers="ignore")
+    """float16 with loss scaling: finite, and all workers have the same variables. A scale that is far too large goes
+    down by itself and does not stop the job."""
+    job = make_job()
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
         model, samples = models.make("cnn")
-        job.compile(model, optimizer=keras.optimizers.SGD(0.05), loss=models.loss_function())
-        assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+        optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.05), initial_scale=2.0**24)
+        job.compile(model, optimizer=optimizer, loss=models.loss_function())
         losses = model.fit(job.dataset(samples), epochs=4, verbose=0).history["loss"]
     finally:
         keras.mixed_precision.set_global_policy("float32")
     assert losses[-1] < losses[0] and math.isfinite(losses[-1]), losses
+    assert float(optimizer.dynamic_scale) < 2.0**24, float(optimizer.dynamic_scale)
     sums = [float(np.sum(weights, dtype=np.float64)) for weights in model.get_weights()]
     assert len({str(told) for told in job.gather(sums)}) == 1
     job.close()
@@ -375,7 +379,7 @@ def mistakes(folder):
     raises(ValueError, "global_batch is 0; permitted", lambda: make_job(global_batch=0))
     if job_size() > 1:
         rank = int(os.environ["TF_CONFIG"].split('"index": ')[1].split("}")[0])
-        raises(ValueError, "seed is 1 on task 1; permitted: that of task 0, 0", lambda: make_job(seed=int(rank == 1)))
+        raises(ValueError, "seed is 1 on rank 1; permitted: what rank 0 has, 0", lambda: make_job(seed=int(rank == 1)))
     job = make_job()
     model, samples = models.make("mlp")
     optimizer = models.momentum()
@@ -404,17 +408,157 @@ def mistakes(folder):
     optimizer.apply([tf.zeros(v.shape) for v in model.trainable_variables], model.trainable_variables)  # its own again
 
 
+def check_same(before, model):
+    assert all((a == b).all() for a, b in zip(before, model.get_weights(), strict=True))
+
+
 def numbers(folder):
-    """A gradient that is not finite stops all workers, with the model as before."""
+    """A gradient that is not finite stops all workers unless they are told otherwise. Model and statistics of
+    BatchNormalization are as before, and the error names the worker, also where no loss shows whose gradient it is."""
+    for name, everybody in (("mlp", False), ("cnn", True)):  # whose statistics spread it to all
+        job = make_job()
+        model, (x, y) = models.make(name)
+        optimizer = models.momentum()
+        job.prepare(model, optimizer)
+        last = job.size - 1
+        bad = np.full_like(x, np.inf) if everybody or job.rank == last else x
+        batch = next(iter(job.dataset((bad, y))))
+        before = model.get_weights()
+        words = f"step 0: the gradient is not finite on worker-{0 if everybody else last} (rank"
+        raises(isochron.NumbersError, words, partial(make_train(job, model, optimizer), *batch))
+        check_same(before, model)
+        assert job.ledger.used == 0 and job.step_number == 0
+        job.save(folder / f"stopped_{name}")  # goes on from before the step
+        job.close()
+
+
+def hidden_numbers(folder):
+    """The loss is finite but the last worker's gradient is not: the step is computed once more to find out whose."""
     job = make_job(numbers="stop")
-    model, (x, y) = models.make("mlp")
+    model, samples = models.make("mlp")
+    optimizer, loss_function, last = models.momentum(), models.loss_function(), job.size - 1
+    job.prepare(model, optimizer)
+
+    @job.step
+    def train(x, y):
+        with tf.GradientTape() as tape:
+            loss = loss_function(y, model(x, training=True))
+            if job.rank == last:
+                loss += tf.sqrt(0.0 * tf.reduce_sum(model.trainable_variables[0]))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    batch = next(iter(job.dataset(samples)))
+    before = model.get_weights()
+    words = f"step 0: the gradient is not finite on worker-{last} (rank {last}, loss 1."
+    raises(isochron.NumbersError, words, lambda: train(*batch))
+    check_same(before, model)
+    job.close()
+
+
+def skipped_numbers(folder):
+    """A step with a sample that is no number is left out, and nothing of it is left: not in the model, its statistics
+    or fit's metrics. The log says so."""
+    log = folder / "skipped.jsonl"
+    job = make_job(numbers="skip", log=log)
+    model, (x, y) = models.make("cnn")
+    x[7] = np.nan
+    job.compile(model, optimizer=models.momentum(), loss=models.loss_function(), metrics=["accuracy"])
+    history = model.fit(job.dataset((x, y)), epochs=2, verbose=0).history
+    assert all(math.isfinite(value) for values in history.values() for value in values), history
+    assert all(np.isfinite(values).all() for values in model.get_weights()) and job.ledger.complete
+    per_epoch = -(-models.SAMPLES // parity.BATCH)
+    assert int(model.optimizer.iterations) == 2 * per_epoch - 2 and job.step_number == 2 * per_epoch
+    job.close()
+    if job.rank == 0:
+        run = isochron_runs.read_run(log)
+        assert [event["event"] for event in run.event_records] == ["numbers"] * 2, run.event_records
+        told = ["loss" in record for record in run.step_records]
+        assert len(told) == 2 * per_epoch and told.count(False) == 2, told
+
+
+class Seen:
+    """What workers report while it is entered."""
+
+    def __enter__(self):
+        self._stock = isochron.job._core.read_reports
+        self.reports = []
+        isochron.job._core.read_reports = self._read
+        return self
+
+    def _read(self, numbers):
+        self.reports.append(self._stock(numbers))
+        return self.reports[-1]
+
+    def __exit__(self, *error):
+        isochron.job._core.read_reports = self._stock
+
+
+def sync_points(folder):
+    """How often workers wait for each other reaches the policy: at the end of a step, and in front of and behind every
+    BatchNormalization."""
+    for name, expected in (("mlp", 1), ("cnn", 5 if job_size() > 1 else 1)):
+        job = make_job()
+        model, samples = models.make(name)
+        optimizer = models.momentum()
+        job.prepare(model, optimizer)
+        with Seen() as seen:
+            trained_to(job, model, optimizer, samples, 3)
+        known = re.search(r"meetings ([0-9a-f.p+]+)", job.progress.state())
+        assert known and float.fromhex(known[1]) == expected, known
+        assert {one.sync_points for step in seen.reports for one in step} == {expected}
+        assert all((one.waited > 0) == (expected > 1) for step in seen.reports for one in step)
+        job.close()
+
+
+def first_of_a_size(folder):
+    """The time of a GPU's first step with a batch size says nothing of its speed."""
+    stock = tf.config.list_physical_devices
+    tf.config.list_physical_devices = lambda kind=None: ["a GPU"]
+    try:
+        job = make_job()
+    finally:
+        tf.config.list_physical_devices = stock
+    model, samples = models.make("mlp")
     optimizer = models.momentum()
     job.prepare(model, optimizer)
-    before = model.get_weights()
+    with Seen() as seen:
+        for until, cut in ((3, 12), (6, 8)):
+            job.set_bounds([(cut, cut), (parity.BATCH - cut, parity.BATCH - cut)])
+            trained_to(job, model, optimizer, samples, until)
+    assert [step[0].warm for step in seen.reports] == [False, True, True, False, True, True], seen.reports
+    job.close()
+
+
+def save_with_a_batch_out(folder):
+    """It is the state before that batch's step, which can be made nevertheless, and gone back to."""
+    job = make_job()
+    model, samples = models.make("cnn")
+    optimizer = models.momentum()
+    job.prepare(model, optimizer)
     train = make_train(job, model, optimizer)
-    batch = next(iter(job.dataset((np.full_like(x, np.inf), y))))
-    raises(isochron.NumbersError, "step 0", lambda: train(*batch))
-    assert all((a == b).all() for a, b in zip(before, model.get_weights(), strict=True))
+    batch = next(iter(job.dataset(samples)))
+    before = model.get_weights()
+    job.save(folder / "out")
+    train(*batch)
+    assert job.step_number == 1 and job.ledger.used == parity.BATCH
+    job.restore(folder / "out")
+    assert job.step_number == 0 and job.ledger.used == 0
+    if job.rank == 0:
+        check_same(before, model)
+    job.close()
+
+
+def earlier_version(folder):
+    """A checkpoint with another kind of state is refused by all, and the error says what can be done with it."""
+    job = make_job()
+    model, _ = models.make("mlp")
+    job.prepare(model, models.momentum())
+    if job.is_first:
+        saving._checkpoint(job, saving._Text('{"rules": {}, "workers": []}')).write(str(folder / "earlier"))
+    job.barrier()
+    words = "the checkpoint is of an isochron before 0.1.0; permitted"
+    raises(ValueError, words, lambda: job.restore(folder / "earlier"))
     job.close()
 
 
@@ -440,5 +584,6 @@ def lost(folder):
 CASES = {
     case.__name__: case
     for case in (callbacks, let_go, own_train_step, rebalances, memory, memory_norms, memory_norms_fit, save, resume,
-                 backup, optimizers, mixed_precision, compiled, sources, mistakes, numbers, lost)
+                 backup, optimizers, mixed_precision, compiled, sources, mistakes, numbers, hidden_numbers,
+                 skipped_numbers, sync_points, first_of_a_size, save_with_a_batch_out, earlier_version, lost)
 }  # fmt: skip

@@ -17,18 +17,19 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from isochron import _core
 from isochron.errors import Error
 from isochron.served.course import Course, Place, Together
 from isochron.served.messages import Order
 from isochron.tensorflow import data, shard_optimizer, shard_state
-from isochron.tensorflow.job import OUT_OF_MEMORY, Job, cpu_seconds, is_scalar, memory_share
+from isochron.tensorflow.job import OUT_OF_MEMORY, Job, LossOf, cpu_seconds, is_scalar, memory_share
 from isochron.tensorflow.pair_links import PairNetwork
 from isochron.tensorflow.parameters import Parameters
 from isochron.tensorflow.served_batches import ServedBatches
@@ -41,7 +42,7 @@ class AsyncJob(Job):
 
     def __init__(self, global_batch: int, policy: str = "isochron", sync: str = "asp", **options: Any) -> None:
         super().__init__(global_batch, policy, sync, **options)
-        self._progress.updates = 0
+        self._batch_is_out = False
         self._course: Course | None = None
         self._parameters: Parameters  # with the course
         self._updaters: list[SliceUpdater] = []
@@ -60,19 +61,18 @@ class AsyncJob(Job):
     @property
     def decision(self) -> Any:
         """An order says the same of the split."""
-        return self._progress.decision if self._at_meeting else self._order
+        return self._replica.decision if self._at_meeting else self._order
 
     @property
-    def batch_sizes(self) -> list[int]:
-        """Of the workers, as the desk deals now."""
-        return self.decision.batch_sizes
+    def ledger(self) -> _core.Ledger:
+        return self._replica.ledger if self._course is None else self._course.place.ledger
 
     @property
     def step_number(self) -> int:
         """Of the whole job: so many global batches' samples were dealt."""
         if self._source is None:
-            return self._progress.step
-        position = self._progress.position if self._at_meeting else self._order.first
+            return self._replica.step
+        position = self._replica.position if self._at_meeting else self._order.first
         return self.epoch * self.steps_per_epoch + position // self.options.global_batch
 
     def prepare(
@@ -95,7 +95,7 @@ class AsyncJob(Job):
 
     def dataset(self, samples: Any) -> ServedBatches:  # type: ignore[override]  # the loop over it is the same
         source = data.make_source(samples)
-        self._progress.open(source.size())
+        self._replica.open(source.size())
         self._source = source
         self._dataset_name = type(samples).__name__
         return ServedBatches(source.signature, self._hand_out)
@@ -128,7 +128,6 @@ class AsyncJob(Job):
         course = self._course
         if self._at_meeting:
             course.enter()
-            self._progress.use_ledger(course.place.ledger)
             self._at_meeting = False
         order = course.next_order(int(self._stop_wanted))
         for update in order.news:
@@ -138,7 +137,7 @@ class AsyncJob(Job):
             return None
         self._started, self._cpu_started = time.perf_counter(), cpu_seconds()
         course.start_pull()
-        sampler = self._progress.sampler
+        sampler = self._replica.sampler
         batch = self._source.take(
             sampler.epoch, (order.first, order.last), lambda: sampler.samples(order.first, order.last))  # fmt: skip
         course.finish_pull()
@@ -162,14 +161,14 @@ class AsyncJob(Job):
         self._iterations_before = int(optimizer.iterations.numpy()) - self.step_number
         self._parameters = Parameters(shard_optimizer.by_decay(optimizer, model.trainable_variables), self.size)
         self._updaters = self._cut(optimizer)
-        progress = self._progress
-        size, lines = progress.sampler.samples_per_epoch, progress.updates or 0
-        place = Place(progress.epoch, progress.position, size, progress.ledger, lines)
+        replica, progress = self._replica, self._progress
+        size = replica.sampler.samples_per_epoch
+        place = Place(replica.epoch, replica.position, size, replica.ledger, progress.updates)
         network = None
         if self.options.transport == "tensorflow":
             network = PairNetwork(self.rank, self._peers, self.options.timeout)
         together = Together(super().gather, super().sum, network, self._cluster.meeting_place)
-        return Course(self.rank, progress.workers, self.options, together, self._parameters.layout,
+        return Course(self.rank, replica.workers, self.options, together, self._parameters.layout,
                       list(self._updaters), place, progress.learned)  # fmt: skip
 
     def _cut(self, optimizer: keras.optimizers.Optimizer) -> list[SliceUpdater]:
@@ -190,7 +189,7 @@ class AsyncJob(Job):
         return False
 
     def run_step(
-        self, step: Step, batch: Sequence[Any], loss_of: Callable[[Any, list[tf.Tensor]], float] | None = None
+        self, step: Step, batch: Sequence[Any], loss_of: LossOf | None = None
     ) -> tuple[Any, list[tf.Tensor]] | None:
         """What the function returned, when all shards have its update."""
         if not self._batch_is_out:
@@ -242,7 +241,7 @@ class AsyncJob(Job):
         course.come_together()
         self._parameters.take(course.values)
         self._average_statistics(course.samples)
-        self._progress.arrive(course.place.epoch, course.place.position, order.controller.encode())
+        self._progress.arrive(course.place, order.controller)
         self._stopping = order.stopping
         self._at_meeting = True
 
@@ -276,11 +275,6 @@ class AsyncJob(Job):
     def evaluation(self, samples: Any, batch_size: int = 256) -> tf.data.Dataset:
         self._require_meeting("evaluation()")
         return super().evaluation(samples, batch_size)
-
-    def note_evaluation(self, loss: float, accuracy: float = math.nan) -> None:
-        log = self._progress.log
-        if log is not None:
-            log.evaluation(step=self._progress.updates or 0, seconds=self._now(), loss=loss, accuracy=accuracy)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """When all have met."""

@@ -22,13 +22,13 @@ class GlobalMoments:
 
     `weight` is the variable with this worker's share of the global batch. Gradients of local means are weighted by it
     only after the backward pass, so what goes to the others inside that pass is weighted here, and unweighted on
-    arrival. `waited` adds up the seconds in the exchanges, which are no work of this worker.
+    arrival. `waited` adds up the seconds in the exchanges, which are no work of this worker, and counts the exchanges.
     """
 
     def __init__(self, collectives: Collectives, weight: tf.Variable) -> None:
         self._collectives = collectives
         self._weight = weight
-        self.waited = tf.Variable(0.0, dtype=tf.float64, trainable=False, name="isochron_waited")
+        self.waited = tf.Variable([0.0, 0.0], dtype=tf.float64, trainable=False, name="isochron_waited")
         self._layers: list[keras.layers.BatchNormalization] = []
 
     @property
@@ -51,6 +51,13 @@ class GlobalMoments:
         layer.call = call
         self._layers.append(layer)
         return True
+
+    def take_waited(self) -> tuple[float, int]:
+        """Seconds and exchanges since it was last asked."""
+        seconds, exchanges = self.waited.numpy()
+        if exchanges:
+            self.waited.assign([0.0, 0.0])
+        return float(seconds), int(exchanges)
 
     def undo(self) -> None:
         for layer in self._layers:
@@ -93,7 +100,7 @@ class GlobalMoments:
             total = self._collectives.all_reduce([tf.identity(values)])[0]
         with tf.control_dependencies([total]):
             after = tf.timestamp()
-        with tf.control_dependencies([self.waited.assign_add(after - before)]):
+        with tf.control_dependencies([self.waited.assign_add([after - before, 1.0])]):
             return tf.identity(total)
 
 

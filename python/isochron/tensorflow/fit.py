@@ -76,14 +76,17 @@ class KerasFit:
         while done is None:  # a step that was dealt anew
             done = self._job.run_step(self._step, (self._job.next_batch(iterator),), self._loss_of)
         logs, states = done
-        self._loss_before = self._loss_now
-        self._logs = {**(logs if isinstance(logs, dict) else {}), **self._results(states)}
+        if self._job.left_out:
+            self._logs = self._logs or {}
+        else:
+            self._loss_before = self._loss_now
+            self._logs = {**(logs if isinstance(logs, dict) else {}), **self._results(states)}
         if self._job.stopping:
             self._model.stop_training = True
         return self._logs
 
-    def _loss_of(self, logs: Any, states: list[tf.Tensor]) -> float:
-        """Of this step; Keras' tracker holds the sum over the epoch."""
+    def _loss_of(self, logs: Any, states: list[tf.Tensor]) -> float | None:
+        """The mean loss of this step; Keras' tracker holds the sum over the epoch. None if there is no tracker."""
         del logs
         place = 0
         for metric in self._model.metrics:
@@ -91,9 +94,9 @@ class KerasFit:
                 total, count = float(states[place]), float(states[place + 1])
                 before, count_before = self._loss_before
                 self._loss_now = total, count
-                return (total - before) / (count - count_before) if count > count_before else math.nan
+                return (total - before) / (count - count_before) if count > count_before else None
             place += len(metric.variables)
-        return math.nan
+        return None
 
     def _results_of(self, states: list[tf.Tensor]) -> dict[str, Any]:
         """The metrics' results if their variables were `states`."""

@@ -21,10 +21,11 @@ from isochron.tensorflow.collectives import Collectives
 from isochron.tensorflow.deferral import DeferredApply
 from isochron.tensorflow.options import JobOptions
 from isochron.tensorflow.peers import Peers
-from isochron.tensorflow.progress import Progress, Report, Rules, read_reports
-from isochron.tensorflow.step import Computed, Exchanged, Step
+from isochron.tensorflow.progress import Progress
+from isochron.tensorflow.step import Computed, Exchanged, Step, all_finite
 
 log = logging.getLogger("isochron")
+LossOf = Callable[[Any, list[tf.Tensor]], float | None]
 OUT_OF_MEMORY = (tf.errors.ResourceExhaustedError, MemoryError)
 
 
@@ -46,7 +47,9 @@ class Job:
         self._cluster = find_cluster(os.environ, self.options.timeout)
         self._collectives = Collectives(self._cluster, self.options.timeout)
         self._peers = Peers(self._collectives, self._cluster, self.options.timeout)
-        self._progress = self._agree()
+        self._replica = self._agree()
+        self._began = time.perf_counter()  # at about the same moment on all workers
+        self._progress = Progress(self._replica, self.options)
         self._weight = tf.Variable(0.0, trainable=False, name="isochron_weight")
         self._moments = batch_norm.GlobalMoments(self._collectives, self._weight)
         self._model: keras.Model | None = None
@@ -59,29 +62,25 @@ class Job:
         self._source: data.Source | None = None
         self._steps: list[Step] = []
         self._variables_agree = False
-        self._batch_is_out = False
+        self.left_out = False  # the last step, since its gradient was not finite
         self._started = self._cpu_started = 0.0
         self._stop_wanted = self._stopping = False
         self._resumed = self._evaluation_is_shared = False
         self._data_error: BaseException | None = None
         self._dataset_name = ""
         self.last_loss = math.nan  # of the last step, over the global batch
-        self._began = time.perf_counter()
 
-    def _agree(self) -> Progress:
+    def _agree(self) -> _core.Replica:
         """All workers must have been told the same; what each says of itself becomes known to all."""
-        device = "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
-        mine = {"shared": self.options.shared(), "worker": self.options.described(self.rank, device)}
-        everybody = self._collectives.gather(mine)
-        for rank, one in enumerate(everybody):
-            for name, value in one["shared"].items():
-                first = everybody[0]["shared"][name]
-                if value != first:
-                    raise ValueError(f"{name} is {value} on task {rank}; permitted: that of task 0, {first}")
         options = self.options
-        rules = Rules(options.global_batch, options.policy, options.seed, options.last_batch, options.rate,
-                      options.reference_batch, options.warmup_steps)  # fmt: skip
-        return Progress(rules, [one["worker"] for one in everybody], self.rank)
+        device = "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
+        mine = _core.Introduction(options.shared(), _core.Worker(0, **options.described(self.rank, device)))
+        workers = _core.agree([_core.Introduction.decode(one) for one in self._collectives.gather(mine.encode())])
+        rules = _core.ReplicaOptions(
+            options.global_batch, policy=options.policy, rate=options.rate, reference_batch=options.reference_batch,
+            warmup_steps=options.warmup_steps, weighting=options.weighting, seed=options.seed,
+            last_batch=options.last_batch, on_non_finite=options.numbers)  # fmt: skip
+        return _core.Replica(rules, workers, self.rank, cpu=device == "cpu")
 
     # Who and where.
 
@@ -105,28 +104,28 @@ class Job:
 
     @property
     def batch_sizes(self) -> list[int]:
-        """Of the step under way, or the coming one between two steps."""
-        return self._progress.decision.batch_sizes
+        """Those of the step under way, or of the coming one between two steps."""
+        return self.decision.batch_sizes
 
     @property
     def decision(self) -> _core.Decision:
-        return self._progress.decision
+        return self._replica.decision
 
     @property
     def step_number(self) -> int:
-        return self._progress.step
+        return self._replica.step
 
     @property
     def epoch(self) -> int:
-        return self._progress.epoch
+        return self._replica.epoch
 
     @property
     def steps_per_epoch(self) -> int:
-        return self._progress.sampler.steps_per_epoch
+        return self._replica.sampler.steps_per_epoch
 
     @property
     def ledger(self) -> _core.Ledger:
-        return self._progress.ledger
+        return self._replica.ledger
 
     @property
     def traces(self) -> int:
@@ -166,7 +165,7 @@ class Job:
             )
 
     def _let_go(self) -> None:
-        """Of the model and the optimizer, which are as they were before."""
+        """Model and optimizer become what they were before."""
         if self._deferred is not None:
             self._deferred.undo()
         if self._fit is not None:
@@ -214,7 +213,7 @@ class Job:
         """This worker's share of every global batch of `samples`; one pass over it is what is left of the epoch.
         `samples` are arrays, a tf.data.Dataset of single samples, or anything with len() and [number]."""
         source = data.make_source(samples)
-        self._progress.open(source.size())
+        self._replica.open(source.size())
         self._source = source
         self._dataset_name = type(samples).__name__
         return data.batches(source.signature, self._hand_out)
@@ -229,7 +228,7 @@ class Job:
         epoch, step = self.epoch, -1
         self._data_error = None
         while self.epoch == epoch and not self._stopping:
-            if self._batch_is_out and step == self.step_number:
+            if self._replica.phase == "computing" and step == self.step_number:
                 raise RuntimeError(
                     "a batch was asked for before the step with the one before it: the job's dataset cannot be read "
                     "ahead; do without prefetch(), parallel map() and the like after job.dataset()"
@@ -243,7 +242,7 @@ class Job:
             yield batch
 
     def next_batch(self, iterator: Iterator[Any]) -> Any:
-        """Of a pass over the dataset, with errors as they were."""
+        """The next one of a pass over the dataset; errors are as they were."""
         try:
             return next(iterator)
         except tf.errors.OpError as error:
@@ -253,12 +252,18 @@ class Job:
 
     def _take_batch(self) -> Any:
         assert self._source is not None
+        self._abandon()
+        self._begin_step()
+        sampler, (first, last) = self._replica.sampler, self._plan.mine
+        return self._source.take(sampler.epoch, (first, last), lambda: sampler.samples(first, last))
+
+    def _begin_step(self) -> None:
         self._started, self._cpu_started = time.perf_counter(), cpu_seconds()
-        first, last = self._progress.take()
-        sampler = self._progress.sampler
-        batch = self._source.take(sampler.epoch, (first, last), lambda: sampler.samples(first, last))
-        self._batch_is_out = True
-        return batch
+        self._plan = self._replica.plan()
+
+    def _abandon(self) -> None:
+        if self._replica.phase != "between":
+            self._replica.abandon()
 
     # One step.
 
@@ -291,50 +296,62 @@ class Job:
         return any(found)
 
     def run_step(
-        self, step: Step, batch: Sequence[Any], loss_of: Callable[[Any, list[tf.Tensor]], float] | None = None
+        self, step: Step, batch: Sequence[Any], loss_of: LossOf | None = None
     ) -> tuple[Any, list[tf.Tensor]] | None:
         """What the function returned and the sums of its states; None if the step did not happen. `loss_of` finds the
-        local mean loss in both where the function does not return it."""
-        if not self._batch_is_out:
+        local mean loss in both where the function does not return it, or None if they do not say it."""
+        if self._replica.phase != "computing":
             raise RuntimeError("a step without a batch of job.dataset(...)")
         self._start_log()
         self._peers.note(self.step_number)
-        self._weight.assign(self._share())
+        self._weight.assign(self._plan.loss_weight / self.size)  # gradients are added up
         fresh = step.is_new(batch)
         with self._peers.watched(f"step {self.step_number}"):
             step.trace(batch)
             self._agree_on_variables(step.variables)
         undo = self._snapshot()
-        report = Report(warm=not fresh)
         try:
-            computed = self._compute(step, batch, report)
-            if self._progress.batch == 0:
+            computed = self._compute(step, batch)
+            if self._plan.batch == 0:
                 self._forget_metrics(step, computed, undo)
-            self._measure(report, computed, loss_of)
+            report = self._report(computed, loss_of, warm=not fresh)
             with self._peers.watched(f"the gradients of step {self.step_number}"):
-                exchanged = step.exchange(computed, report.row())
+                exchanged = step.exchange(computed, report)
         except Error:
             self._give_up(undo)
             raise
         reduced = self._now()
-        reports = read_reports(exchanged.reports)
-        self._progress.check_agreement(reports)
-        self._batch_is_out = False
-        if any(one.out_of_memory for one in reports):
-            self._redo(reports, undo)
-            return None
-        if self._numbers_are_good(exchanged):
+        verdict = self._replica.judge(exchanged.reports, exchanged.finite or self._scales_losses)
+        if verdict.action != "take":
+            _put_back(undo)
+        if verdict.action == "stop":
+            self._abandon()
+            raise NumbersError(f"{verdict.message}; the model is as before the step")
+        if verdict.action == "redo":
+            self._progress.write(self._replica.redo(exchanged.reports, self._now()))
+            if verdict.ranks:  # they had too little memory
+                log.warning("%s on tasks %s; the step is dealt anew", verdict.message, verdict.ranks)
+                return None
+            self._begin_step()  # with the same samples, to see whose gradient it is
+            return self.run_step(step, batch, loss_of)
+        self.left_out = verdict.action == "leave-out"
+        self._finish(step, exchanged, reduced)
+        return computed.outputs, exchanged.states
+
+    def _finish(self, step: Step, exchanged: Exchanged, reduced: float) -> None:
+        if not self.left_out:
             self._apply(step, exchanged)
-        self._stopping = self._stopping or any(one.stop for one in reports)
-        self.last_loss = self._progress.complete(reports, reduced, self._now())
+        finish = self._replica.leave_out if self.left_out else self._replica.complete
+        outcome = finish(exchanged.reports, reduced, self._now())
+        self._progress.write([outcome.record, *outcome.events])
+        self._stopping, self.last_loss = outcome.stop, outcome.loss
         if self.options.on_step is not None:
             self.options.on_step(self)
-        return computed.outputs, exchanged.states
 
     def _give_up(self, undo: list[tuple[Any, tf.Tensor]]) -> None:
         """The job cannot go on. It is as before the step, and saved if somebody has said where."""
         _put_back(undo)
-        self._batch_is_out = False
+        self._abandon()
         self.failed = True
         if self.rescue is not None:
             try:
@@ -342,12 +359,10 @@ class Job:
             except Error as error:
                 log.warning("the state before step %d could not be saved: %s", self.step_number, error)
 
-    def _share(self) -> float:
-        if self._progress.batch == 0:
-            return 0.0
-        if self.options.weighting == "mean":
-            return 1.0 / self.size
-        return self._progress.batch / self._progress.step_size
+    @property
+    def _scales_losses(self) -> bool:
+        """An optimizer that does wants to see a gradient that is not finite: it leaves it out, and scales less."""
+        return isinstance(self._prepared[1].optimizer, keras.optimizers.LossScaleOptimizer)
 
     def _agree_on_variables(self, trained: Sequence[Any]) -> None:
         if self._variables_agree:
@@ -371,61 +386,45 @@ class Job:
         return [(variable, tf.identity(variable.value)) for variable in (*self._changing, *model.metrics_variables)]
 
     def _forget_metrics(self, step: Step, computed: Computed, before: list[tuple[Any, tf.Tensor]]) -> None:
-        """Of a stand-in."""
+        """A stand-in counts for nothing."""
         metrics = {id(variable) for variable in self._prepared[0].metrics_variables}
         for variable, value in before:
             if id(variable) in metrics:
                 variable.assign(value)
         computed.states = step.read_states()
 
-    def _compute(self, step: Step, batch: Sequence[Any], report: Report) -> Computed:
+    def _compute(self, step: Step, batch: Sequence[Any]) -> Computed:
         try:
             with self._peers.watched(f"statistics of BatchNormalization in step {self.step_number}"):
-                computed = step.compute(batch if self._progress.batch else step.stand_in(batch))
+                computed = step.compute(batch if self._plan.batch else step.stand_in(batch))
                 tf.reshape(computed.gradients[-1], [-1])[0].numpy()  # waits for a GPU
                 return computed
         except OUT_OF_MEMORY as error:
             if self._waits_inside:
                 words = (
-                    f"step {self.step_number}: the memory of task {self.rank} did not hold {self._progress.batch} "
+                    f"step {self.step_number}: the memory of task {self.rank} did not hold {self._plan.batch} "
                     "samples; the others wait for its BatchNormalization, so the step cannot be redone. Start again "
                     "from the last checkpoint, with a smaller max_batch there"
                 )
                 self._peers.announce(words, [self.rank])
                 raise Error(words) from error
-            report.out_of_memory = 1.0
             return step.nothing()
 
-    def _measure(
-        self, report: Report, computed: Computed, loss_of: Callable[[Any, list[tf.Tensor]], float] | None
-    ) -> None:
-        if loss_of is not None and computed.outputs is not None:
-            report.loss = loss_of(computed.outputs, computed.states)
-        elif computed.outputs is not None:
-            report.loss = float(computed.outputs) if is_scalar(computed.outputs) else math.nan
-        elapsed = time.perf_counter() - self._started
-        report.waited = float(self._moments.waited)
-        if report.waited:
-            self._moments.waited.assign(0.0)
-        report.seconds = max(elapsed - report.waited, 0.0)
-        report.began_at(self._started - self._began)
-        report.cpu = min((cpu_seconds() - self._cpu_started) / max(report.seconds, 1e-9), 1.0)
-        report.memory = memory_share()
-        report.stop = float(self._stop_wanted)
-        self._progress.sign(report)
-
-    def _redo(self, reports: list[Report], undo: list[tuple[Any, tf.Tensor]]) -> None:
-        _put_back(undo)
-        for rank in self._progress.refuse(reports, self._now()):
-            log.warning("task %d ran out of memory with %d samples; step %d is dealt anew",
-                        rank, int(reports[rank].batch), self.step_number)  # fmt: skip
-
-    def _numbers_are_good(self, exchanged: Exchanged) -> bool:
-        if exchanged.finite or self.options.numbers == "ignore":
-            return True
-        if self.options.numbers == "skip":
-            return False
-        raise NumbersError(f"step {self.step_number}: the gradient is not finite; the model is as before the step")
+    def _report(self, computed: Computed, loss_of: LossOf | None, warm: bool) -> _core.StepReport:
+        loss = None
+        if self._plan.batch and computed.outputs is not None:
+            if loss_of is not None:
+                loss = loss_of(computed.outputs, computed.states)
+            elif is_scalar(computed.outputs):
+                loss = float(computed.outputs)
+        waited, exchanges = self._moments.take_waited()
+        seconds = max(time.perf_counter() - self._started - waited, 0.0)
+        return self._replica.report(
+            start=self._started - self._began, seconds=seconds, waited=waited, sync_points=exchanges + 1, warm=warm,
+            cpu=min((cpu_seconds() - self._cpu_started) / max(seconds, 1e-9), 1.0), memory=memory_share(),
+            loss=0.0 if loss is None else loss, items=0.0 if loss is None else None,
+            finite=not self._plan.diagnose or bool(all_finite(computed.gradients)),
+            out_of_memory=computed.out_of_memory, stop=self._stop_wanted)  # fmt: skip
 
     def _apply(self, step: Step, exchanged: Exchanged) -> None:
         factor = self.decision.learning_rate_factor
@@ -448,7 +447,7 @@ class Job:
     def set_bounds(self, bounds: Sequence[tuple[int, int]]) -> None:
         """For those who know more than the policy: smallest and largest batch of every worker from the coming step on.
         Between two steps, and the same on all workers."""
-        self._progress.set_bounds(bounds)
+        self._replica.change_bounds(bounds)
 
     def sum(self, values: Sequence[float]) -> list[float]:
         """Element-wise over the workers, between two steps; all must call it."""
@@ -489,7 +488,7 @@ class Job:
     def note_evaluation(self, loss: float, accuracy: float = math.nan) -> None:
         """Into the run log."""
         if self._progress.log is not None:
-            self._progress.log.evaluation(step=self.step_number, seconds=self._now(), loss=loss, accuracy=accuracy)
+            self._progress.log.evaluation(step=self._progress.line, seconds=self._now(), loss=loss, accuracy=accuracy)
 
     def stop(self) -> None:
         """All workers end their loops after the coming step."""
@@ -503,7 +502,11 @@ class Job:
         """Between two steps; all workers call it and the first one writes. Model, optimizer, place in the data and
         what was learned of the workers, as a tf.train.Checkpoint with that prefix. After an error that ends the job in
         the middle of a step it is the state before that step, and nobody waits for anybody."""
+        batch_is_out = self._replica.phase == "computing"
+        self._abandon()
         saving.save(self, os.fspath(path))
+        if batch_is_out:
+            self._plan = self._replica.plan()  # the same as before
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """After prepare() or compile() and before dataset(), on any number of workers; the first one reads."""
@@ -529,8 +532,9 @@ class Job:
             raise ValueError("the model has no variables yet; build it before restore()")
         if not optimizer.built:
             optimizer.build(model.trainable_variables)
+        self._abandon()
         self._progress.restore(state)
-        self._variables_agree = self._batch_is_out = False
+        self._variables_agree = False
         self._resumed = True
         with self._peers.watched("the variables of the checkpoint"):
             self._agree_on_variables(model.trainable_variables)
@@ -551,8 +555,7 @@ class Job:
         if self.options.log is None or not self.is_first or self._progress.log is not None:
             return
         path, model = os.fspath(self.options.log), self._prepared[0].name
-        sync = self.options.sync if self.options.asynchronous else ""
-        self._progress.start_log(path, model, self._dataset_name, self._resumed, self._now(), sync)
+        self._progress.start_log(path, model, self._dataset_name, self._resumed, self._now())
 
 
 def _put_back(undo: list[tuple[Any, tf.Tensor]]) -> None:

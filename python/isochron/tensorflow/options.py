@@ -10,13 +10,14 @@ from isochron.options import SharedOptions
 
 @dataclass(kw_only=True)
 class JobOptions(SharedOptions):
-    """Of `isochron.tensorflow.Job`; see docs/tensorflow.md."""
+    """What `isochron.tensorflow.Job` is told; see docs/tensorflow.md."""
 
     PLACE: ClassVar[str] = "with TensorFlow"
     SYNCS: ClassVar[tuple[str, ...]] = ("bsp", "asp", "ssp")
-    NUMBERS: ClassVar[tuple[str, ...]] = ("stop", "skip", "ignore")  # of a gradient
+    NUMBERS: ClassVar[tuple[str, ...]] = ("stop", "skip", "ignore")
     TRANSPORTS: ClassVar[tuple[str, ...]] = ("tensorflow", "sockets")
 
+    numbers: str = "stop"  # a gradient that is not finite ends the job; "skip": the step is left out
     transport: str = "tensorflow"  # asp, ssp: over its own servers and ports; "sockets" of our own are faster
 
     def validate(self) -> None:

@@ -27,10 +27,10 @@ class _Text(tf.train.experimental.PythonState):
 
 
 def save(job: Job, path: str) -> None:
-    failure = ""
+    failure, text = "", _Text(job.progress.state())
     if job.is_first:
         try:
-            _checkpoint(job, _Text(job.progress.state())).write(path)
+            _checkpoint(job, text).write(path)
         except (OSError, tf.errors.OpError) as error:
             failure = f"{path}: {error}"
     _share_failure(job, failure)

@@ -12,11 +12,10 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tensorflow as tf
 
+from isochron import _core
 from isochron.tensorflow.deferral import DeferredApply, only_noted
-from isochron.tensorflow.progress import REPORT_LENGTH
 
 if TYPE_CHECKING:
     from isochron.tensorflow.collectives import Collectives
@@ -24,19 +23,20 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Computed:
-    """Of this worker."""
+    """What this worker has computed."""
 
     outputs: Any  # what the function returned
     gradients: list[tf.Tensor]  # weighted by its share
     states: list[tf.Tensor]
+    out_of_memory: bool = False
 
 
 @dataclasses.dataclass
 class Exchanged:
-    """Of all workers."""
+    """What all workers have computed together."""
 
     gradients: list[tf.Tensor]
-    reports: np.ndarray  # a row for each
+    reports: list[_core.StepReport]
     states: list[tf.Tensor]
     finite: bool
 
@@ -116,13 +116,14 @@ class Step:
         return [tf.cast(tf.convert_to_tensor(state), tf.float32) for state in self._states()]
 
     def nothing(self) -> Computed:
-        """In place of what could not be computed."""
+        """In place of what memory did not hold."""
         gradients = [tf.zeros(variable.shape, variable.dtype) for variable in self.variables]
-        return Computed(None, gradients, self.read_states())
+        return Computed(None, gradients, self.read_states(), out_of_memory=True)
 
-    def exchange(self, computed: Computed, report: np.ndarray) -> Exchanged:
-        gradients, rows, states, finite = self._exchange(computed.gradients, tf.constant(report), computed.states)
-        return Exchanged(gradients, rows.numpy(), states, bool(finite))
+    def exchange(self, computed: Computed, report: _core.StepReport) -> Exchanged:
+        row = tf.constant(report.numbers(), tf.float32)
+        gradients, rows, states, finite = self._exchange(computed.gradients, row, computed.states)
+        return Exchanged(gradients, _core.read_reports(rows.numpy().tobytes()), states, bool(finite))
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
         self._apply(list(gradients))
@@ -142,14 +143,17 @@ class Step:
     def _exchange_all(
         self, gradients: list[tf.Tensor], report: tf.Tensor, states: list[tf.Tensor]
     ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor], tf.Tensor]:
-        row = self._collectives.row(tf.ensure_shape(report, [REPORT_LENGTH]))
+        row = self._collectives.row(tf.ensure_shape(report, [_core.REPORT_NUMBERS]))
         sums = self._collectives.all_reduce([*gradients, row, *states])
         total, row, states = sums[: len(gradients)], sums[len(gradients)], sums[len(gradients) + 1 :]
-        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in total])
-        return total, row, states, finite
+        return total, row, states, all_finite(total)
 
     def _apply_all(self, gradients: list[tf.Tensor]) -> None:
         self._deferred.apply(gradients, self.variables)
+
+
+def all_finite(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
 
 
 def _any_batch(value: Any) -> Any:
