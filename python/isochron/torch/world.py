@@ -158,27 +158,26 @@ class World:
     def meet(
         self,
         stand: Callable[[], dict[str, Any]],
-        settle: Callable[[dict[int, Any]], None],
+        settle: Callable[[dict[int, Any], list[Peer]], None],
         suspects: tuple[int, ...],
-    ) -> tuple[dict[int, Any], list[Peer], list[Peer]]:
+    ) -> tuple[dict[int, Any], list[Peer]]:
         """Comes together with those that are left, in groups that work; `suspects` have been waited for already.
-        `settle` exchanges what is to be exchanged among those who stand as `stand` says, by rank of the default group.
-        Either all go on from here or nobody does: if another one is lost meanwhile, it is all done again without it.
-        Returns where each stood; who is gone; and who of those was put out for being late."""
-        before, put_out = list(self.members), []
+        `settle` exchanges what is to be exchanged among those who stand as `stand` says, by rank of the default group,
+        and is told who was put out for being late. Either all go on from here or nobody does: if another one is lost
+        meanwhile, it is all done again without it. Returns where each stood, and who is gone."""
+        before = list(self.members)
         for _ in range(MOST_FORMINGS):
             self.members, standings, late = self._meeting.gather(self.members, stand(), suspects)
-            put_out += late
             whole = True
             try:
                 self._guard("new groups", self._make_groups_of_members)
-                settle(standings)
+                settle(standings, late)
                 self.barrier()  # who gets through it knows that all have settled
             except PeerError as error:
                 log.warning("%s", error)
                 whole = False
             if self._meeting.is_whole(whole):
-                return standings, [peer for peer in before if peer not in self.members], put_out
+                return standings, [peer for peer in before if peer not in self.members]
             self.give_up()
         raise PeerLostError(f"{names_of(self.members)} could not connect in {MOST_FORMINGS} attempts")
 
