@@ -34,6 +34,10 @@ def test_a_step_that_is_not_finite_is_left_out_everywhere(pair, tmp_path, what, 
     assert [line["event"] for line in lines if line["type"] == "event"] == ["numbers"]
 
 
+def test_several_optimizers_are_judged_before_the_first_of_them_takes_its_step(pair):
+    assert pair.run("two_optimizers") == [(1, True)] * 2
+
+
 def test_numbers_can_be_ignored(pair):
     for result in pair.run("not_finite", numbers="ignore", what="loss"):
         assert (result["kind"], result["finite"], result["used"]) == ("none", False, 60)

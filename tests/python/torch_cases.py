@@ -32,6 +32,7 @@ from torch_number_cases import (  # noqa: F401
     short_ledger,
     state_of_nothing,
     sync_points,
+    two_optimizers,
     unprepared,
 )
 

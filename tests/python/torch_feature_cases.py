@@ -11,7 +11,6 @@ from torch.utils.data import Dataset, IterableDataset
 import isochron.torch as isochron
 import torch_models as models
 from isochron._core import Sampler
-from isochron.torch.stopwatch import KnownSizes
 
 
 class Numbers(Dataset):
@@ -408,8 +407,3 @@ def clustered(path):
             del os.environ[name]
     with open(path, "rb") as file:
         return worker.name, job.options.max_batch, worker.granularity, int.from_bytes(file.read(), "little")
-
-
-def known_sizes(device, sizes):
-    known = KnownSizes(torch.device(device))
-    return [known.add(size) for size in sizes]

@@ -77,6 +77,26 @@ def not_finite(numbers, what, path=None, accumulate=1, victim=1, when=2, log=Non
     return result
 
 
+def two_optimizers():
+    """The gradient of the second one's parameters alone is not finite; whether anything has changed."""
+    job = isochron.Job(global_batch=12)
+    model = small_model()
+    model[2].weight.register_hook(lambda gradient: gradient * (math.inf if job.step == 1 else 1.0))
+    optimizers = [torch.optim.SGD(model[number].parameters(), lr=0.1, momentum=0.9) for number in (0, 2)]
+    model, *_ = job.prepare(model, *optimizers)
+    before = []
+    try:
+        for x, _ in job.loader(Sentences()):
+            before = [one.detach().clone() for one in model.parameters()]
+            job.backward(model(x).square().mean())
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+    except isochron.NumbersError:
+        return job.step, all(map(torch.equal, before, model.parameters()))
+    return None
+
+
 def unprepared(numbers):
     """Where the job does not see the optimizer, the loss tells, afterwards."""
     job = isochron.Job(global_batch=12, numbers=numbers)

@@ -17,13 +17,12 @@ import enum
 import math
 import os
 import time
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
 from torch import nn
 
-from isochron._core import Decision, Ledger, mix_key
+from isochron._core import Decision, Ledger
 from isochron.errors import Error, SampleError
 from isochron.served.course import Course, Place, Together
 from isochron.served.layout import Layout, make_layout
@@ -35,7 +34,6 @@ from isochron.torch.records import StepRecord, WorkerStep
 from isochron.torch.served_models import ServedModels
 from isochron.torch.shard_optimizer import SliceUpdater
 from isochron.torch.source import MapSource, is_stream
-from isochron.torch.stopwatch import KnownSizes
 
 
 class Stage(enum.Enum):
@@ -54,7 +52,7 @@ class AsyncJob(Job):
         super().__init__(global_batch, **options)
         self._models: ServedModels = ServedModels(self._world, self._statistics, self._stopwatch, self.options)
         self._prepared.models = self._models
-        self._known_sizes = KnownSizes(self.device)
+        self._known_sizes: set[int] = set()  # that the device has computed; the first step with one takes a GPU longer
         self._course: Course | None = None
         self._stage = Stage.MEETING
         self._parameters: list[nn.Parameter] = []  # that are trained, in the order of the layout
@@ -87,29 +85,24 @@ class AsyncJob(Job):
             self.is_first, self._source.samples_per_epoch, self._next_update, self._replica.workers, go_on
         )
 
-    def backward(
-        self,
-        loss: torch.Tensor | Callable[[], torch.Tensor],
-        *,
-        count: int | float | torch.Tensor | None = None,
-        reduction: str = "mean",
-        scaler: Any = None,
-        **arguments: Any,
-    ) -> bool:
+    @property
+    def _awaits_backward(self) -> bool:
+        return self._stage is Stage.COMPUTING
+
+    @property
+    def _my_count(self) -> int:
+        return self._order.batch
+
+    def _compute(
+        self, loss: torch.Tensor, items: float, counted: bool, reduction: str, scaler: Any, arguments: dict[str, Any]
+    ) -> None:
         """Gradients are those of this worker's samples afterwards; optimizer.step() sends them."""
-        if self._stage is not Stage.COMPUTING:
-            raise Error("backward() without a batch of the loader")
-        if reduction not in ("mean", "sum"):
-            raise ValueError(f"reduction is {reduction!r}; permitted: mean, sum")
-        value = loss() if callable(loss) else loss
-        self._items = self._order.batch if count is None else float(count)
+        self._items, batch = items, self._my_count
         # In rounds the shards weight by samples and divide by those of the round.
         in_sum = reduction == "sum" and self._order.round_samples > 0
-        scaled = value * (self._order.round_samples / self._order.batch) if in_sum else value
+        scaled = loss * (self._order.round_samples / batch) if in_sum else loss
         (scaler.scale(scaled) if scaler is not None else scaled).backward(**arguments)
-        mean = value.detach() if reduction == "mean" else value.detach() / max(self._order.batch, 1)
-        self._note_computed(float(mean))
-        return True
+        self._note_computed(float(loss.detach() if reduction == "mean" else loss.detach() / max(batch, 1)))
 
     def _note_computed(self, loss: float) -> None:
         if self._compute_noted:
@@ -118,7 +111,8 @@ class AsyncJob(Job):
             torch.cuda.synchronize(self.device)
         assert self._course is not None
         seconds = time.perf_counter() - self._stopwatch.started
-        warm = self._known_sizes.add(self._order.batch)
+        warm = self.device.type == "cpu" or self._order.batch in self._known_sizes
+        self._known_sizes.add(self._order.batch)
         self._course.computed(loss, self._stopwatch.cpu_share(seconds), self._memory.share(), warm=warm)
         self._compute_noted = True
         self._stage = Stage.COMPUTED
@@ -204,19 +198,13 @@ class AsyncJob(Job):
         self._course.finish_pull()
         self._take_values()
         if self.options.reseed:
-            self._reseed()
+            self._reseed(self.epoch, order.first)
         if self._step_file is not None:
             self._step_file.publish(self.step)
         self._scales_itself = self._compute_noted = False
         self._items = float(order.batch)
         self._stage = Stage.COMPUTING
         return self._hand_out(batch)
-
-    def _reseed(self) -> None:
-        seed = mix_key([self.options.seed, self.epoch, self._order.first])
-        torch.random.default_generator.manual_seed(seed)
-        if self.device.type == "cuda":
-            torch.cuda.manual_seed(seed)
 
     def _strips(self, arrays: list[Any]) -> list[torch.Tensor]:
         """Of every parameter its part of the strips."""

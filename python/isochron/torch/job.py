@@ -126,6 +126,7 @@ class Job(Steps):
                 self._watch(thing)
             elif hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"):
                 self._prepared.others.append(thing)
+                self._has_scaler = self._has_scaler or hasattr(thing, "get_scale")
             else:
                 raise ValueError(
                     f"prepare() got a {type(thing).__name__}; permitted: modules, optimizers, and what has a "
@@ -178,7 +179,7 @@ class Job(Steps):
         samples, here and over all workers. A GradScaler may be given, or have scaled the loss already. Further
         arguments go to Tensor.backward. Returns False if the step did not happen: no gradient is left then.
         """
-        if self._replica.phase != "computing" or self._computed:
+        if not self._awaits_backward:
             raise Error("backward() without a batch of the loader")
         if reduction not in ("mean", "sum"):
             raise ValueError(f"reduction is {reduction!r}; permitted: mean, sum")
@@ -204,6 +205,7 @@ class Job(Steps):
             scaled = scaled * (1.0 + 0.0 * loss.detach())  # a loss that is not finite makes all gradients so
         if scaler is not None:
             scaled = scaler.scale(scaled)
+            self._has_scaler = True
         scaled.backward(**arguments)
         self._stop_clock()
         self._rethrow_failure()
@@ -327,8 +329,8 @@ class Job(Steps):
         """Finishes the step under way and lets go of everything. Collective."""
         if self._computed:
             self.finish_step()
-        if self._share is not None:
-            self._undo()
+        self._abandon()
+        self._close_step()
         for hook in self._hooks:
             hook.remove()
         self._stopwatch.close()

@@ -37,11 +37,12 @@ class StepRecord:
 
     @staticmethod
     def of(record: _core.StepRecord, workers: list[_core.Worker]) -> StepRecord:
-        """`workers` are those who took the step, in its order."""
+        """`workers` have the names; who took the step may be gone since."""
+        names = {worker.id: worker.name for worker in workers}
         steps = [
-            WorkerStep(one.id, worker.name, one.batch, one.start_seconds, one.compute_seconds, one.wait_seconds,
-                       one.exchange_seconds)
-            for one, worker in zip(record.workers, workers, strict=True)
+            WorkerStep(one.id, names.get(one.id, ""), one.batch, one.start_seconds, one.compute_seconds,
+                       one.wait_seconds, one.exchange_seconds)
+            for one in record.workers
         ]  # fmt: skip
         return StepRecord(
             record.step, record.epoch, record.position, record.start_seconds, record.seconds, record.loss,

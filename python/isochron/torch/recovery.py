@@ -101,7 +101,9 @@ class Recovery:
         try:
             events = self.replica.adopt(settlement, self.world.rank, self.now())
         except Error as error:
-            raise (PeerLostError(str(error)) if lost else error) from error
+            if not lost:
+                raise
+            raise PeerLostError(str(error)) from error
         self.adopt(events)
         return bad
 

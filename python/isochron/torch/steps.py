@@ -49,6 +49,7 @@ class Steps:
         self._prepared = state.Prepared(world, self._models)
         self._optimizers = self._prepared.optimizers
         self._hooks: list[Any] = []  # of the optimizers
+        self._has_scaler = False
         self._rate = LearningRate()
         self._trace = Trace(options)
         self._step_file = cluster.StepFile.find() if self.is_first else None
@@ -149,8 +150,7 @@ class Steps:
     def give_up_step(self, error: BaseException) -> None:
         """In place of backward(), by loops that compute the loss themselves and caught `error`: if memory ran out or a
         worker was lost, the step will be dealt again, smaller for whom it was too much. Anything else is raised."""
-        computing = self._share is not None and not self._computed
-        if is_out_of_memory(error) and computing and self._world.size > 1:
+        if is_out_of_memory(error) and self._awaits_backward and self._world.size > 1:
             if not self._world.elastic or not self._replica.abandon_for_memory(chunkable=False):
                 raise error  # there is nothing smaller, or the others cannot be called back
             self._recovery.out_of_memory = True
@@ -167,7 +167,7 @@ class Steps:
         while not self.stopping and self.epoch == self._loop_epoch:
             if not self._models.models:
                 raise Error("a batch of the loader before prepare()")
-            if not self._group.begun and (self._world.elastic or self.options.numbers != "ignore"):
+            if not self._group.begun and self._may_undo:
                 self._models.remember_buffers()
             try:
                 self._models.begin_step()
@@ -175,14 +175,13 @@ class Steps:
                 self.give_up_step(error)
                 continue
             if self.options.reseed:
-                self._reseed()
+                self._reseed(self.step, self._world.rank)
             self._rate.apply(self._optimizers, self.decision.learning_rate_factor)
             self._stopwatch.start()
             try:
                 share = self._source.take()
             except Exception as error:
-                if self._replica.phase != "between":
-                    self._replica.abandon()
+                self._abandon()
                 self._give_up_sample(error)
                 continue
             if share is None:
@@ -196,8 +195,13 @@ class Steps:
             return (self._hand_out(share.batch),)
         return None
 
-    def _reseed(self) -> None:
-        seed = mix_key([self.options.seed, self.step, self._world.rank])
+    @property
+    def _may_undo(self) -> bool:
+        options = self.options
+        return self._world.elastic or options.numbers != "ignore" or options.on_bad_sample == "skip"
+
+    def _reseed(self, *key: int) -> None:
+        seed = mix_key([self.options.seed, *key])
         torch.random.default_generator.manual_seed(seed)  # torch.manual_seed would look for GPUs at every step
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
@@ -278,7 +282,6 @@ class Steps:
         if self._left_out:
             self._models.undo()
         finish = self._replica.leave_out if self._left_out else self._replica.complete
-        workers = self._replica.workers
         outcome = finish(reports, self._finished, self._now())
         self._recovery.attempts = 0
         if self._synchronises:
@@ -286,9 +289,10 @@ class Steps:
         else:
             self._group.done += 1
         self._close_step()
-        self._note(outcome.record, workers)
+        self._note(outcome.record)
         self._tell(outcome.events)
         if self.options.numbers == "stop" and outcome.non_finite and not self._optimizers:
+            workers = self._replica.workers
             names = ", ".join(f"{workers[rank].name} (rank {rank})" for rank in outcome.non_finite)
             raise NumbersError(f"step {outcome.record.step}: the loss is not finite on {names}")
 
@@ -307,7 +311,10 @@ class Steps:
             return
         if getattr(optimizer, "found_inf", None) is not None:
             return  # a GradScaler judges within the step
-        finite = not self._left_out and all_finite(gradients_of(optimizer))
+        # All at once, before the first of several takes its step, unless losses come one by one or a scaler judges.
+        apart = self._scales_itself or self._has_scaler
+        gradients = [one for each in ([optimizer] if apart else self._optimizers) for one in gradients_of(each)]
+        finite = not self._left_out and all_finite(gradients)
         if self._models.sharded:
             finite = self._world.sum([float(not finite)])[0] == 0.0
         if finite:
@@ -348,9 +355,12 @@ class Steps:
         if self._group.beginning and self._group.begun:
             words = "to the first of the batches that were being accumulated"
             self._tell(self._replica.roll_back(self._group.beginning, words, self._now()))
-        elif self._replica.phase != "between":
-            self._replica.abandon()
+        self._abandon()
         self._group.end()
+
+    def _abandon(self) -> None:
+        if self._replica.phase != "between":
+            self._replica.abandon()
 
     def _recover(self, error: BaseException) -> None:
         taken = self._computed and self._synchronises
@@ -388,8 +398,8 @@ class Steps:
             self._open_trace(go_on=True)  # the first worker may be another one now
         self._tell(events)
 
-    def _note(self, record: _core.StepRecord, workers: list[_core.Worker] | None = None) -> None:
-        self._record = StepRecord.of(record, workers or self._replica.workers)
+    def _note(self, record: _core.StepRecord) -> None:
+        self._record = StepRecord.of(record, self._replica.workers)
         self._trace.step(self._record)
 
     def _tell(self, events: list[Any]) -> None:
@@ -398,6 +408,10 @@ class Steps:
 
     def _now(self) -> float:
         return time.perf_counter() - self._began
+
+    @property
+    def _awaits_backward(self) -> bool:
+        return self._share is not None and not self._computed
 
     @property
     def _my_count(self) -> int:
