@@ -82,3 +82,14 @@ def test_a_state_of_the_version_before_is_read(pair):
 def test_a_state_that_is_none_is_refused_with_its_version(alone):
     (words,) = alone.run("state_of_nothing")
     assert words.startswith("the state is of 9.9; permitted: what state_dict() of isochron ")
+
+
+def test_large_numbers_are_finite():
+    import torch
+
+    from isochron.torch.finite import all_finite
+
+    large = [torch.full((3,), 3e38), torch.full((2,), 6e4, dtype=torch.float16), torch.ones(2, dtype=torch.float64)]
+    assert all_finite([]) and all_finite(large)  # though the sum of their squares is not
+    for wrong in (float("nan"), float("inf")):
+        assert not all_finite([*large, torch.tensor([1.0, wrong])])

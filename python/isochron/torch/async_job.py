@@ -207,7 +207,7 @@ class AsyncJob(Job):
         return self._hand_out(batch)
 
     def _strips(self, arrays: list[Any]) -> list[torch.Tensor]:
-        """Of every parameter its part of the strips."""
+        """The parts of the strips that belong to the parameters, one by one."""
         assert self._course is not None
         layout = self._course.layout
         views = []
@@ -287,7 +287,7 @@ class AsyncJob(Job):
 
     @property
     def step(self) -> int:
-        """Of the whole job: so many global batches' samples were dealt."""
+        """So many global batches' samples were dealt in the whole job."""
         if self._source is None:
             return super().step
         position = self._replica.position if self._stage is Stage.MEETING else self._order.first

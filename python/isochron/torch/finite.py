@@ -9,12 +9,12 @@ import torch
 
 
 def all_finite(gradients: list[torch.Tensor]) -> bool:
-    """A sum is finite unless something in it is not, or it overflows; then every element is looked at."""
+    """A norm is finite unless something in it is not, or it overflows; then every element is looked at."""
     by_device: dict[torch.device, list[torch.Tensor]] = {}
     for gradient in gradients:
         by_device.setdefault(gradient.device, []).append(gradient)
     for part in by_device.values():
-        total = torch.stack(torch._foreach_norm(part, 1)).double().sum()  # one wait for the device
+        total = torch.stack(torch._foreach_norm(part)).double().sum()  # one wait for the device
         if not math.isfinite(total.item()) and not all(bool(one.isfinite().all()) for one in part):
             return False
     return True

@@ -14,7 +14,7 @@ from isochron.options import SharedOptions
 
 @dataclass(kw_only=True)
 class JobOptions(SharedOptions):
-    """Of `isochron.torch.Job`; see docs/pytorch.md."""
+    """The options of `isochron.torch.Job`; see docs/pytorch.md."""
 
     PLACE: ClassVar[str] = "in Python"
     SYNCS: ClassVar[tuple[str, ...]] = ("bsp", "asp", "ssp")

@@ -121,8 +121,8 @@ class MapSource:
             self._pool.drop(piece.ticket)
 
     def take_positions(self, first: int, last: int) -> Any:
-        """Of the present epoch, in a job that is not in step: nobody knows who gets which samples next, so none are
-        prepared, but the processes share in those that are asked for."""
+        """Samples of the present epoch, in a job that is not in step: nobody knows who gets which samples next, so none
+        are prepared, but the processes share in those that are asked for."""
         batch = self._batch(self._replica.epoch, first, last)
         self._pieces.clear()
         return batch

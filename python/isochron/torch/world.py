@@ -46,7 +46,7 @@ reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.red
 
 
 def is_peer_failure(error: BaseException) -> bool:
-    """Of an error out of the user's own code, what it says proves nothing: it must come from torch's collectives."""
+    """What an error of the user's own code says proves nothing: it must come from torch's collectives."""
     if isinstance(error, (PeerError, dist.DistError)):
         return True
     if not isinstance(error, RuntimeError) or not _origin(error).startswith(_ORIGINS):
@@ -82,7 +82,7 @@ def _launcher_marks() -> SealedStore | None:
 
 
 class World:
-    """Of one process it needs no group; then every exchange is trivial."""
+    """A process that is alone needs no group; every exchange is trivial then."""
 
     def __init__(self, timeout: float, elastic: bool | None) -> None:
         global _jobs
