@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from isochron._core import __version__, policies
     from isochron.errors import (
         Error,
-        Interrupted,
         InvariantError,
         NumbersError,
         PeerError,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Error",
-    "Interrupted",
     "InvariantError",
     "NumbersError",
     "PeerError",
@@ -51,7 +49,7 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("Run", "RunLogError", "read_run"), "isochron.run"),
-    **dict.fromkeys(("Error", "Interrupted", "InvariantError", "NumbersError", "SampleError"), "isochron.errors"),
+    **dict.fromkeys(("Error", "InvariantError", "NumbersError", "SampleError"), "isochron.errors"),
     **dict.fromkeys(("PeerError", "PeerLostError", "TimeoutError"), "isochron.errors"),
     **dict.fromkeys(("__version__", "policies"), "isochron._core"),
 }

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from isochron._core import Error, InvariantError
 
-__all__ = ["Error", "Interrupted", "InvariantError", "NumbersError", "PeerError", "PeerLostError", "SampleError",
-           "TimeoutError"]  # fmt: skip
+__all__ = ["Error", "InvariantError", "NumbersError", "PeerError", "PeerLostError", "SampleError", "TimeoutError"]
 
 
 class PeerError(Error):
@@ -43,7 +42,3 @@ class SampleError(Error):
         super().__init__(words)
         self.sample = sample
         self.place = place  # epoch and position
-
-
-class Interrupted(Error):
-    """The workers changed in the middle of an exchange; the job goes on. Repeat it."""

@@ -120,6 +120,20 @@ def test_a_death_and_a_join_are_settled_alike_on_all():
     assert [worker.id for worker in late.workers] == [0, 1, 3]
 
 
+def test_the_first_step_with_a_size_tells_nothing_of_a_gpu():
+    warm = {}
+    for cpu in (True, False):
+        replica = _core.Replica(options(), workers(1), 0, cpu=cpu)
+        replica.open(20)
+        warm[cpu] = []
+        for _ in range(5):  # of 8, 8, 4, 8 and 8 samples
+            replica.plan()
+            report = replica.report()
+            warm[cpu].append(report.warm)
+            replica.complete([report], 0.0, 0.0)
+    assert warm == {True: [True] * 5, False: [False, True, False, True, True]}
+
+
 def test_a_state_goes_on_with_another_number_of_workers():
     replicas = job(2)
     step(replicas)

@@ -81,8 +81,3 @@ def test_the_run_log_and_tensorboard_tell_of_every_step(pair, tmp_path):
 
 def test_a_worker_of_an_emulated_cluster_publishes_its_step(alone, tmp_path):
     assert alone.run("clustered", path=str(tmp_path / "step")) == [("slow", 30, 2, 2)]  # steps 0, 1 and 2
-
-
-def test_the_first_step_with_a_size_tells_nothing_of_a_gpu(alone):
-    assert alone.run("known_sizes", device="cuda", sizes=[8, 8, 9, 8]) == [[False, True, False, True]]
-    assert alone.run("known_sizes", device="cpu", sizes=[8, 9]) == [[True, True]]

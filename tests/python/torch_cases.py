@@ -26,6 +26,15 @@ from torch_failure_cases import (  # noqa: F401
     survive_twice,
 )
 from torch_feature_cases import *  # noqa: F403
+from torch_number_cases import (  # noqa: F401
+    from_before,
+    not_finite,
+    short_ledger,
+    state_of_nothing,
+    sync_points,
+    two_optimizers,
+    unprepared,
+)
 
 
 def flat(model, buffers=True):

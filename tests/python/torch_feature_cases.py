@@ -11,7 +11,6 @@ from torch.utils.data import Dataset, IterableDataset
 import isochron.torch as isochron
 import torch_models as models
 from isochron._core import Sampler
-from isochron.torch.stopwatch import KnownSizes
 
 
 class Numbers(Dataset):
@@ -48,8 +47,8 @@ def loader_counts(num_workers, size=103, batch=20, custom=False):
     rounds = []
     for epoch in job.epochs(2):
         for entry in loader:
-            position, decided = job._share.position, job._share.slices[job.rank]
-            rounds.append((epoch, position, decided[1] - decided[0], job._share.stand_in, entry["number"].tolist(),
+            plan = job._share.plan
+            rounds.append((epoch, plan.position, plan.batch, job._share.stand_in, entry["number"].tolist(),
                            entry["noise"].double().sum().item(), list(entry["name"])))  # fmt: skip
             output = model(entry["noise"])
             if job.rank == 1:
@@ -241,9 +240,7 @@ def recompiles(sizes, granularity=1):
         job.finish_step()
         if job.step < len(sizes):
             bounds = [sizes[job.step], 24 - sizes[job.step]]
-            for worker, bound in zip(job._members, bounds, strict=True):
-                worker.min_batch = worker.max_batch = bound
-            job._change_workers(job._with_ceilings())
+            job._replica.change_bounds([(bound, bound) for bound in bounds])
     job.close()
     return {"seen": sorted(seen), "compiled": counter.frame_count}
 
@@ -403,15 +400,10 @@ def clustered(path):
         model = job.prepare(small_model(torch.float32))
         for entry in job.loader(Numbers(60)):
             job.backward(model(entry["noise"]).mean())
-        worker = job._members[0]
+        worker = job._replica.members[0]
         job.close()
     finally:
         for name in given:
             del os.environ[name]
     with open(path, "rb") as file:
         return worker.name, job.options.max_batch, worker.granularity, int.from_bytes(file.read(), "little")
-
-
-def known_sizes(device, sizes):
-    known = KnownSizes(torch.device(device))
-    return [known.add(size) for size in sizes]

@@ -14,7 +14,6 @@ docs/pytorch.md has the rest.
 
 from isochron.errors import (
     Error,
-    Interrupted,
     InvariantError,
     NumbersError,
     PeerError,
@@ -25,12 +24,11 @@ from isochron.errors import (
 from isochron.torch.job import Job
 from isochron.torch.loader import Loader
 from isochron.torch.options import JobOptions
-from isochron.torch.report import EventRecord, StepRecord, WorkerStep
+from isochron.torch.records import EventRecord, StepRecord, WorkerStep
 
 __all__ = [
     "Error",
     "EventRecord",
-    "Interrupted",
     "InvariantError",
     "Job",
     "JobOptions",

@@ -6,8 +6,8 @@ earlier ones are not with the others yet, so a failure takes the whole group bac
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from isochron.torch.source import Source
@@ -20,7 +20,8 @@ class Group:
     samples: int = 0  # of all workers in all steps of the group; 0: not begun
     counted: float = 0.0  # this worker's count= so far
     counts: bool = False  # count= was given
-    beginning: dict[str, Any] = field(default_factory=dict)  # of the job, to go back to
+    finite: bool = True  # this worker's losses so far
+    beginning: bytes = b""  # the replica's state before the first of several steps
 
     @property
     def begun(self) -> bool:

@@ -17,23 +17,23 @@ import enum
 import math
 import os
 import time
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
 from torch import nn
 
-from isochron._core import mix_key
+from isochron._core import Decision, Ledger
 from isochron.errors import Error, SampleError
 from isochron.served.course import Course, Place, Together
 from isochron.served.layout import Layout, make_layout
 from isochron.served.messages import Order, Update
-from isochron.torch import shard_optimizer
+from isochron.torch import shard_optimizer, state
+from isochron.torch.finite import drop_gradients
 from isochron.torch.job import Job
-from isochron.torch.report import StepRecord, WorkerStep
+from isochron.torch.records import StepRecord, WorkerStep
 from isochron.torch.served_models import ServedModels
 from isochron.torch.shard_optimizer import SliceUpdater
-from isochron.torch.source import MapSource, Source, is_stream
+from isochron.torch.source import MapSource, is_stream
 
 
 class Stage(enum.Enum):
@@ -48,15 +48,16 @@ class AsyncJob(Job):
 
     def __init__(self, global_batch: int, **options: Any) -> None:
         options["elastic"] = options.get("elastic") or False
+        options.setdefault("numbers", "ignore")
         super().__init__(global_batch, **options)
         self._models: ServedModels = ServedModels(self._world, self._statistics, self._stopwatch, self.options)
+        self._prepared.models = self._models
+        self._known_sizes: set[int] = set()  # that the device has computed; the first step with one takes a GPU longer
         self._course: Course | None = None
         self._stage = Stage.MEETING
         self._parameters: list[nn.Parameter] = []  # that are trained, in the order of the layout
         self._next_update = 0
         self._compute_noted = False
-        self._hook: Any = None  # of the optimizer
-        self._items = 0.0
 
     # What it is asked for.
 
@@ -67,9 +68,10 @@ class AsyncJob(Job):
             shard_optimizer.check(optimizer, self.options.sync, self.options.momentum_correction)
         if len(self._optimizers) + len(optimizers) > 1:
             raise ValueError(f"prepare() got a second optimizer with sync '{self.options.sync}'; permitted: one")
-        for optimizer in optimizers:
-            self._hook = optimizer.register_step_pre_hook(self._push)
         return super().prepare(*things)
+
+    def _watch(self, optimizer: torch.optim.Optimizer) -> None:
+        self._hooks.append(optimizer.register_step_pre_hook(self._push))
 
     def loader(self, dataset: Any, **options: Any) -> Any:
         if is_stream(dataset):
@@ -80,32 +82,27 @@ class AsyncJob(Job):
     def _open_trace(self, go_on: bool) -> None:
         assert self._source is not None
         self._trace.open(
-            self.is_first, self._source.samples_per_epoch, self._next_update, self._controller.workers, go_on
+            self.is_first, self._source.samples_per_epoch, self._next_update, self._replica.workers, go_on
         )
 
-    def backward(
-        self,
-        loss: torch.Tensor | Callable[[], torch.Tensor],
-        *,
-        count: int | float | torch.Tensor | None = None,
-        reduction: str = "mean",
-        scaler: Any = None,
-        **arguments: Any,
-    ) -> bool:
+    @property
+    def _awaits_backward(self) -> bool:
+        return self._stage is Stage.COMPUTING
+
+    @property
+    def _my_count(self) -> int:
+        return self._order.batch
+
+    def _compute(
+        self, loss: torch.Tensor, items: float, counted: bool, reduction: str, scaler: Any, arguments: dict[str, Any]
+    ) -> None:
         """Gradients are those of this worker's samples afterwards; optimizer.step() sends them."""
-        if self._stage is not Stage.COMPUTING:
-            raise Error("backward() without a batch of the loader")
-        if reduction not in ("mean", "sum"):
-            raise ValueError(f"reduction is {reduction!r}; permitted: mean, sum")
-        value = loss() if callable(loss) else loss
-        self._items = self._order.batch if count is None else float(count)
+        self._items, batch = items, self._my_count
         # In rounds the shards weight by samples and divide by those of the round.
         in_sum = reduction == "sum" and self._order.round_samples > 0
-        scaled = value * (self._order.round_samples / self._order.batch) if in_sum else value
+        scaled = loss * (self._order.round_samples / batch) if in_sum else loss
         (scaler.scale(scaled) if scaler is not None else scaled).backward(**arguments)
-        mean = value.detach() if reduction == "mean" else value.detach() / max(self._order.batch, 1)
-        self._note_computed(float(mean))
-        return True
+        self._note_computed(float(loss.detach() if reduction == "mean" else loss.detach() / max(batch, 1)))
 
     def _note_computed(self, loss: float) -> None:
         if self._compute_noted:
@@ -114,7 +111,8 @@ class AsyncJob(Job):
             torch.cuda.synchronize(self.device)
         assert self._course is not None
         seconds = time.perf_counter() - self._stopwatch.started
-        warm = self._known_sizes.add(self._order.batch)
+        warm = self.device.type == "cpu" or self._order.batch in self._known_sizes
+        self._known_sizes.add(self._order.batch)
         self._course.computed(loss, self._stopwatch.cpu_share(seconds), self._memory.share(), warm=warm)
         self._compute_noted = True
         self._stage = Stage.COMPUTED
@@ -142,7 +140,7 @@ class AsyncJob(Job):
 
     def _begin_step(self) -> Any:
         self.finish_step()
-        if self._stopping:
+        if self.stopping:
             return None
         if not self._models.models or not self._optimizers:
             sync = self.options.sync
@@ -151,11 +149,9 @@ class AsyncJob(Job):
             self._course = self._set_out()
         if self._stage is Stage.MEETING:
             self._course.enter()
-            self._ledger = self._course.place.ledger
             self._stage = Stage.FREE
         signal = self._signals.received() if self._signals is not None else 0
         order = self._course.next_order(1 + signal if signal else int(self._stop_wanted))
-        self._decision = order  # type: ignore[assignment]  # it says the same of the split
         for update in order.news:
             self._tell_of(update)
         if order.meet:
@@ -165,7 +161,7 @@ class AsyncJob(Job):
 
     def _set_out(self) -> Course:
         """With what model and optimizer hold now."""
-        assert self._source is not None and self._ledger is not None
+        assert self._source is not None
         optimizer, rank = self._optimizers[0], self._world.rank
         groups = [[one for one in group["params"] if one.requires_grad] for group in optimizer.param_groups]
         self._parameters = [parameter for group in groups for parameter in group]
@@ -176,12 +172,13 @@ class AsyncJob(Job):
             for number, strip in enumerate(layout.strips)
         ]
         shard_optimizer.spread(optimizer, self._parameters, layout, rank, updaters)
+        replica = self._replica
         place = Place(
-            self._source.epoch, self._source.position, self._source.samples_per_epoch, self._ledger, self._next_update
+            replica.epoch, replica.position, self._source.samples_per_epoch, replica.ledger, self._next_update
         )
         together = Together(self._world.gather_objects, self._world.sum)
-        learned = self._controller.state()
-        return Course(rank, self._controller.workers, self.options, together, layout, list(updaters), place, learned)
+        learned = state.part(replica.state(), "controller.").encode()
+        return Course(rank, replica.workers, self.options, together, layout, list(updaters), place, learned)
 
     def _slice(self, layout: Layout, strip: int) -> torch.Tensor:
         first, last = layout.slice_of(strip, self._world.rank)
@@ -201,7 +198,7 @@ class AsyncJob(Job):
         self._course.finish_pull()
         self._take_values()
         if self.options.reseed:
-            self._reseed()
+            self._reseed(self.epoch, order.first)
         if self._step_file is not None:
             self._step_file.publish(self.step)
         self._scales_itself = self._compute_noted = False
@@ -209,14 +206,8 @@ class AsyncJob(Job):
         self._stage = Stage.COMPUTING
         return self._hand_out(batch)
 
-    def _reseed(self) -> None:
-        seed = mix_key([self.options.seed, self.epoch, self._order.first])
-        torch.random.default_generator.manual_seed(seed)
-        if self.device.type == "cuda":
-            torch.cuda.manual_seed(seed)
-
     def _strips(self, arrays: list[Any]) -> list[torch.Tensor]:
-        """Of every parameter its part of the strips."""
+        """The parts of the strips that belong to the parameters, one by one."""
         assert self._course is not None
         layout = self._course.layout
         views = []
@@ -247,9 +238,7 @@ class AsyncJob(Job):
         workers = self._world.size if corrected else 0
         groups = [shard_optimizer.settings_of(group, workers) for group in optimizer.param_groups]
         self._course.push([groups[strip.group] for strip in self._course.layout.strips], self._items)
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                parameter.grad = None
+        drop_gradients(optimizer)
 
     def finish_step(self) -> None:
         """Waits until all shards have the update; the loader does it by itself."""
@@ -262,7 +251,7 @@ class AsyncJob(Job):
             self._stage = Stage.FREE
 
     def _tell_of(self, update: Update) -> None:
-        names = {worker.id: worker.name for worker in self._controller.workers}
+        names = {worker.id: worker.name for worker in self._replica.workers}
         worker = WorkerStep(
             update.worker, names[update.worker], update.batch, update.start, update.compute_seconds, update.waited,
             update.exchange_seconds,
@@ -272,21 +261,22 @@ class AsyncJob(Job):
             update.changed, update.reason, update.words, [worker], update.staleness,
         )  # fmt: skip
         self._next_update = update.number + 1
-        if update.worker == self._controller.workers[self._world.rank].id:
+        if update.worker == self._replica.workers[self._world.rank].id:
             self._record = record
         self._trace.step(record)
 
     # Meetings.
 
     def _meet(self, order: Order) -> None:
-        assert self._course is not None and self._source is not None
+        assert self._course is not None
         self._course.come_together()
         self._take_values()
         self._models.average_buffers(self._course.samples)
-        self._controller.restore(order.controller.encode())
-        self._decision = self._controller.decision
-        self._source.seek(self._course.place.epoch, self._course.place.position)
-        self._stopping, self._stop_signal = order.stopping, order.stop_signal
+        place = self._course.place
+        parts = {"controller.": order.controller, "place.ledger.": place.ledger.state().decode()}
+        fields = {"place.epoch": place.epoch, "place.position": place.position, "stopping": order.stopping,
+                  "stop_signal": order.stop_signal}  # fmt: skip
+        self._replica.take_over(state.changed(self._replica.state(), parts, fields))
         self._stage = Stage.MEETING
 
     def _require_meeting(self, what: str) -> None:
@@ -297,12 +287,20 @@ class AsyncJob(Job):
 
     @property
     def step(self) -> int:
-        """Of the whole job: so many global batches' samples were dealt."""
-        source: Source | None = self._source
-        if source is None:
-            return self._decision.step
-        position = source.position if self._stage is Stage.MEETING else self._order.first
-        return source.epoch * source.steps_per_epoch + position // self.options.global_batch
+        """So many global batches' samples were dealt in the whole job."""
+        if self._source is None:
+            return super().step
+        position = self._replica.position if self._stage is Stage.MEETING else self._order.first
+        return self.epoch * self._source.steps_per_epoch + position // self.options.global_batch
+
+    @property
+    def decision(self) -> Decision:
+        """The desk's latest order says the same of the split."""
+        return super().decision if self._stage is Stage.MEETING else self._order  # type: ignore[return-value]
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._course.place.ledger if self._course is not None else super().ledger
 
     def sum(self, values: list[float]) -> list[float]:
         self._require_meeting("sum()")
@@ -318,19 +316,13 @@ class AsyncJob(Job):
 
     def state_dict(self) -> dict[str, Any]:
         self._require_meeting("state_dict()")
-        return super().state_dict()
-
-    def _more_state(self) -> dict[str, Any]:
-        return {"updates": self._next_update}
-
-    def _take_more_state(self, saved: dict[str, Any]) -> None:
-        """Of a job in step, whose log has a line for every step, too."""
-        self._next_update = saved.get("updates", self._decision.step)
+        return {**super().state_dict(), "updates": self._next_update}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         if self._course is not None:
             raise Error("load_state_dict() after the first batch; the shards have begun")
         super().load_state_dict(saved)
+        self._next_update = saved.get("updates", self._replica.step)  # the log of a job in step counts steps, too
 
     def save(self, path: str | os.PathLike[str]) -> None:
         self._require_meeting("save()")
@@ -356,8 +348,8 @@ class AsyncJob(Job):
         self._stage = Stage.MEETING
         if self._course is not None:
             self._course.close(orderly)
-        if self._hook is not None:
-            self._hook.remove()
+        for hook in self._hooks:
+            hook.remove()
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is not None:

@@ -15,12 +15,8 @@ gradients, so that the optimizer has nothing to do, and the loader hands out the
 from __future__ import annotations
 
 import contextlib
-import enum
-import logging
 import math
 import os
-import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -29,35 +25,18 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from isochron._core import Controller, Ledger, MemoryCeilings, Worker, mix_key
-from isochron.errors import Error, SampleError
-from isochron.torch import cluster, collate, environment, state
-from isochron.torch.accumulation import Group
-from isochron.torch.batch_norm import Statistics
+from isochron._core import Ledger
+from isochron.errors import Error
+from isochron.torch import cluster, environment, state
 from isochron.torch.loader import Loader
-from isochron.torch.memory import is_out_of_memory
 from isochron.torch.options import JobOptions
-from isochron.torch.parallel import Models
-from isochron.torch.rate import LearningRate
-from isochron.torch.recovery import give_up_sample, recover
-from isochron.torch.report import EventRecord, Report, StepRecord, check_agreement, digest, make_record, refuse_numbers
-from isochron.torch.signals import StopSignal
-from isochron.torch.source import LoaderOptions, Share, Source, is_stream, make_source
-from isochron.torch.standing import Standing
-from isochron.torch.stopwatch import KnownSizes, Memory, Stopwatch
-from isochron.torch.trace import Trace
-from isochron.torch.world import World, is_peer_failure
-
-log = logging.getLogger("isochron")
+from isochron.torch.records import StepRecord
+from isochron.torch.source import LoaderOptions, is_stream, make_source
+from isochron.torch.steps import Steps
+from isochron.torch.world import World
 
 
-class Phase(enum.Enum):
-    BETWEEN = enum.auto()  # two steps
-    COMPUTING = enum.auto()  # a batch is out
-    COMPUTED = enum.auto()  # its gradients are there; by the next call the optimizer has used them
-
-
-class Job(Standing):
+class Job(Steps):
     """Takes the options of `JobOptions` as keywords. Collective: all workers make one, with the same shared options.
 
     Joins the process group that is there, or makes one from the variables of torchrun, Slurm or Open MPI, or is alone.
@@ -79,51 +58,34 @@ class Job(Standing):
         place = environment.find_place()
         self.device = self._choose_device(place)
         self._made_group = self._join(place)
-        self._world = World(self.options.timeout, self.options.elastic)
-        self.options.check_skipping(self._world.size, self._world.elastic)
-        self._members = self._agree()  # by rank, with the bounds that they gave themselves
-        self._next_id = len(self._members)
-        self._controller = self._new_controller(self._members)
-        self._decision = self._controller.decision
-        self._ceilings = MemoryCeilings()
-        self._statistics = Statistics(self._world)
-        self._stopwatch = Stopwatch(self.device)
-        self._memory = Memory(self.device)
-        self._models = Models(self._world, self._statistics, self._stopwatch, self.options)
-        self._optimizers: list[Any] = []
-        self._others: list[Any] = []  # schedulers, scalers: saved with the job
-        self._rate = LearningRate()
-        self._trace = Trace(self.options)
-        self._step_file = cluster.StepFile.find() if self.is_first else None
-        self._signals = StopSignal() if self.options.handle_signals else None
-        self._source: Source | None = None
-        self._dataset: Any = None
-        self._loader_options = LoaderOptions()
-        self._ledger: Ledger | None = None
-        self._resumed: dict[str, Any] | None = None  # until the dataset is known
-        self._loop_epoch = 0
-        # The step under way.
-        self._phase = Phase.BETWEEN
-        self._share: Share | None = None
-        self._group = Group()
-        self._synchronises = True
-        self._scales_itself = False
-        self._exchange: Callable[[], torch.Tensor] | None = None
-        self._items = 0.0
-        self._loss: torch.Tensor | None = None
-        self._finished = 0.0
-        self._waited = 0.0  # of it, in exchanges inside forward and backward
-        self._waits = 0  # so many of those
-        self._known_sizes = KnownSizes(self.device)
-        self._failed_batch = 0  # memory did not hold it
-        self._bad_sample: SampleError | None = None  # of this worker's share
-        self._attempts = 0  # at the step under way that failed though nobody was lost
-        self._record: StepRecord | None = None
-        self._stop_wanted = self._stopping = False
-        self._stop_signal = 0
-        self._world.barrier()
-        self._world.take_waits()
-        self._began = time.perf_counter()
+        self._resumed = False
+        world = World(self.options.timeout, self.options.elastic)
+        self.options.check_skipping(world.size, world.elastic)
+        super().__init__(self.options, self.device, world)
+
+    # Where it is.
+
+    @property
+    def steps_per_epoch(self) -> int:
+        if self._source is None:
+            raise Error("steps_per_epoch before loader()")
+        return self._source.steps_per_epoch
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        return self.decision.batch_sizes
+
+    @property
+    def last_step(self) -> StepRecord | None:
+        """The last finished one."""
+        return self._record
+
+    @property
+    def ledger(self) -> Ledger:
+        """Which positions of the epoch were used."""
+        if self._source is None:
+            raise Error("ledger before loader()")
+        return self._replica.ledger
 
     # How it starts.
 
@@ -145,27 +107,6 @@ class Job(Standing):
         environment.join_group(place, backend, timedelta(seconds=self.options.timeout))
         return True
 
-    def _agree(self) -> list[Worker]:
-        mine = {"shared": self.options.shared(), "worker": state.describe(self.options.describe(self._world.rank))}
-        everybody = self._world.gather_objects(mine)
-        for rank, theirs in enumerate(everybody):
-            for name, value in theirs["shared"].items():
-                expected = everybody[0]["shared"].get(name)
-                if value != expected:
-                    raise ValueError(f"{name} is {value} on rank {rank}; permitted: what rank 0 has, {expected}")
-        return [Worker(**theirs["worker"]) for theirs in everybody]
-
-    def _new_controller(self, workers: list[Worker]) -> Controller:
-        options = self.options
-        return Controller(
-            workers,
-            options.global_batch,
-            policy=options.policy,
-            rate=options.rate,
-            reference_batch=options.reference_batch,
-            warmup_steps=options.warmup_steps,
-        )
-
     # What it is asked for.
 
     def prepare(self, *things: Any) -> Any:
@@ -182,8 +123,10 @@ class Job(Standing):
                 continue
             if isinstance(thing, torch.optim.Optimizer):
                 self._optimizers.append(thing)
+                self._watch(thing)
             elif hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"):
-                self._others.append(thing)
+                self._prepared.others.append(thing)
+                self._has_scaler = self._has_scaler or hasattr(thing, "get_scale")
             else:
                 raise ValueError(
                     f"prepare() got a {type(thing).__name__}; permitted: modules, optimizers, and what has a "
@@ -191,6 +134,10 @@ class Job(Standing):
                 )
             prepared.append(thing)
         return prepared[0] if len(prepared) == 1 else tuple(prepared)
+
+    def _watch(self, optimizer: torch.optim.Optimizer) -> None:
+        if self.options.numbers != "ignore":
+            self._hooks.append(optimizer.register_step_pre_hook(self._judge))
 
     def epochs(self, count: int) -> Iterator[int]:
         """Epoch numbers from the present one (0, or where a restored job is) to count - 1; fewer when stopping."""
@@ -207,22 +154,13 @@ class Job(Standing):
         self.options.check_dataset(is_stream(dataset))
         if self._source is None:
             self._loader_options = LoaderOptions(**options)
-            given = self.options
-            self._source = make_source(dataset, self._loader_options, given.global_batch, given.seed, given.last_batch)
+            self._source = make_source(dataset, self._loader_options, self._replica, self.options)
             self._dataset = dataset
-            self._ledger = self._source.new_ledger()
-            resumed = self._resumed is not None
-            if self._resumed is not None:
-                state.follow(self, self._resumed)
-            self._open_trace(go_on=resumed)
+            self._loop_epoch = self.epoch
+            self._open_trace(go_on=self._resumed)
         elif dataset is not self._dataset:
             raise Error("loader() with a second dataset; a job trains on one")
         return Loader(self)
-
-    def _open_trace(self, go_on: bool) -> None:
-        assert self._source is not None
-        size = self._source.samples_per_epoch
-        self._trace.open(self.is_first, size, self.step, self._controller.workers, go_on)
 
     def backward(
         self,
@@ -241,7 +179,7 @@ class Job(Standing):
         samples, here and over all workers. A GradScaler may be given, or have scaled the loss already. Further
         arguments go to Tensor.backward. Returns False if the step did not happen: no gradient is left then.
         """
-        if self._phase is not Phase.COMPUTING:
+        if not self._awaits_backward:
             raise Error("backward() without a batch of the loader")
         if reduction not in ("mean", "sum"):
             raise ValueError(f"reduction is {reduction!r}; permitted: mean, sum")
@@ -263,23 +201,20 @@ class Job(Standing):
             self._group.counts = True
             self._group.counted += items if self._my_count else 0.0
         scaled = loss * self._loss_weight(items, reduction)
+        if self.options.numbers != "ignore":
+            scaled = scaled * (1.0 + 0.0 * loss.detach())  # a loss that is not finite makes all gradients so
         if scaler is not None:
             scaled = scaler.scale(scaled)
+            self._has_scaler = True
         scaled.backward(**arguments)
         self._stop_clock()
         self._rethrow_failure()
         if self._group.counts and self._synchronises:
             self._divide_by_counts()
-        self._finished = self._now()
-        self._loss = loss.detach() if reduction == "mean" else loss.detach() / max(self._my_count, 1)
-        self._items = items
+        mean = loss.detach() if reduction == "mean" else loss.detach() / max(self._my_count, 1)
+        self._end_computing(mean, items)
         if self.device.type == "cpu":
             self._send()  # on a GPU, reading times and loss now would wait for it
-        self._phase = Phase.COMPUTED
-
-    def _rethrow_failure(self) -> None:
-        if self._world.failure is not None:
-            raise self._world.failure
 
     def _loss_weight(self, items: float, reduction: str) -> float:
         """Before an average over K workers: b_k K / B for a mean over b_k samples, K for a sum over them."""
@@ -290,23 +225,27 @@ class Job(Standing):
             return float(self._world.size)
         if self.options.weighting == "mean":
             return 1.0
-        return items * self._world.size / (self._group.samples or sum(self._share.counts))
+        return items * self._world.size / self._samples
+
+    @property
+    def _samples(self) -> int:
+        """All that the coming step of the optimizer is for."""
+        assert self._share is not None
+        return self._group.samples or sum(self._share.counts)
 
     def _divide_by_counts(self) -> None:
         """Weights were items over samples; only now is it known how many items there are in all. A factor that is the
         same on all workers may come after backward."""
-        assert self._share is not None
         items = self._world.sum([self._group.counted])[0]
-        samples = self._group.samples or sum(self._share.counts)
         gradients = [parameter.grad for parameter in self._models.parameters() if parameter.grad is not None]
         if items > 0 and gradients:
-            torch._foreach_mul_(gradients, samples / items)
+            torch._foreach_mul_(gradients, self._samples / items)
 
     @property
     def weight(self) -> float:
         """What backward() multiplies with. Whoever reads it scales the losses of this step himself and calls their
         backward(): for several losses, or several models."""
-        if self._phase is Phase.BETWEEN:
+        if self._share is None:
             raise Error("weight without a batch of the loader")
         self._scales_itself = True
         return self._loss_weight(self._my_count, "mean")
@@ -325,210 +264,28 @@ class Job(Standing):
         """
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
             raise ValueError(f"accumulate() got {steps!r}; permitted: a whole number, 1 or more")
-        if self._phase is not Phase.COMPUTING or self._share is None or self._source is None:
+        if self._share is None or self._computed or self._source is None:
             raise Error("accumulate() without a batch of the loader")
         left = self._source.left()
         if not self._group.begun:
             self._group.begin(steps, self.options.global_batch, self._source)
-            if steps > 1 and (self._world.elastic or self.options.on_bad_sample == "skip"):
-                self._group.beginning = state.place_of(self)
-        self._synchronises = self._group.is_last(self._share.size, left)
+            if steps > 1:
+                self._remember_beginning()
+        self._synchronises = self._group.is_last(self._share.plan.step_size, left)
         with contextlib.nullcontext() if self._synchronises else self._models.unsynchronised():
             yield self._synchronises
+
+    def _remember_beginning(self) -> None:
+        """The replica's state is to be had between steps only, so this one is planned anew, as it was."""
+        assert self._share is not None
+        self._replica.abandon()
+        self._group.beginning = self._replica.state()
+        self._replica.plan(self._share.plan.step_size if is_stream(self._dataset) else 0)
 
     @property
     def updating(self) -> bool:
         """Whether the gradients are complete, so that the optimizer's step is due: always, unless in accumulate()."""
         return self._synchronises
-
-    def give_up_step(self, error: BaseException) -> None:
-        """In place of backward(), by loops that compute the loss themselves and caught `error`: if memory ran out or a
-        worker was lost, the step will be dealt again, smaller for whom it was too much. Anything else is raised."""
-        if is_out_of_memory(error) and self._phase is Phase.COMPUTING and self._world.size > 1:
-            self._failed_batch = self._my_batch
-            if self._failed_batch <= 1 or not self._world.elastic:
-                raise error  # there is nothing smaller, or the others cannot be called back
-        elif self._world.failure is None and not is_peer_failure(error):
-            raise error
-        recover(self, self._world.failure or error)
-
-    # Steps.
-
-    def _begin_step(self) -> Any:
-        """The next batch in a tuple; None if the loop is over."""
-        self.finish_step()
-        assert self._source is not None
-        while not self._stopping and self._source.epoch == self._loop_epoch:
-            if not self._models.models:
-                raise Error("a batch of the loader before prepare()")
-            if self._world.elastic and not self._group.begun:
-                self._models.remember_buffers()
-            try:
-                self._models.begin_step()
-            except RuntimeError as error:
-                self.give_up_step(error)
-                continue
-            if self.options.reseed:
-                self._reseed()
-            self._rate.apply(self._optimizers, self._decision.learning_rate_factor)
-            self._stopwatch.start()
-            try:
-                share = self._source.take(self._decision.batch_sizes, self._world.rank)
-            except SampleError as error:
-                give_up_sample(self, error)
-                continue
-            if share is None:
-                break
-            self._share = share
-            self._statistics.counts = not share.stand_in
-            if self._step_file is not None:
-                self._step_file.publish(self.step)
-            self._world.take_waits()
-            self._scales_itself = False
-            self._synchronises = True
-            self._phase = Phase.COMPUTING
-            return (self._hand_out(share.batch),)
-        return None
-
-    def _reseed(self) -> None:
-        seed = mix_key([self.options.seed, self.step, self._world.rank])
-        torch.random.default_generator.manual_seed(seed)  # torch.manual_seed would look for GPUs at every step
-        if self.device.type == "cuda":
-            torch.cuda.manual_seed(seed)
-
-    def _hand_out(self, batch: Any) -> Any:
-        if self._loader_options.pin_memory and torch.cuda.is_available():
-            batch = collate.pin(batch)
-        if self.options.dynamic and "torch._dynamo" in sys.modules:
-            for tensor in collate.tensors_of(batch):
-                if tensor.dim() > 0 and tensor.shape[0] > 1:
-                    torch._dynamo.maybe_mark_dynamic(tensor, 0)
-        return batch
-
-    def _stop_clock(self) -> None:
-        """Backward is over. While this worker waited inside it, its GPU had nothing to do either."""
-        self._stopwatch.stop()
-        self._waited, self._waits = self._world.take_waits()
-
-    def _measure(self, count: float) -> Report:
-        assert self._share is not None
-        waited = self._waited
-        seconds = max(self._stopwatch.seconds() - waited, 0.0)
-        signal = self._signals.received() if self._signals is not None else 0
-        return Report(
-            batch=self._my_batch,
-            start=self._stopwatch.started - self._began,
-            seconds=seconds,
-            warm=float(self._known_sizes.add(self._my_batch)),
-            waited=waited,
-            meetings=self._waits + 1,
-            cpu=self._stopwatch.cpu_share(seconds + waited),
-            memory=self._memory.share(),
-            count=count if self._my_count else 0.0,
-            decision=digest(self._decision, self._share.epoch, self._share.position),
-            stop=1 + signal if signal else float(self._stop_wanted),
-        )
-
-    def _send(self) -> None:
-        report = self._measure(self._items)
-        report.loss = float(self._loss) if self._loss is not None else math.nan
-        self._exchange = self._world.start_gather(report.to_tensor())
-
-    def finish_step(self) -> None:
-        """Waits for the reports of a step whose optimizer step is done; the loader, save() and close() do it by
-        themselves."""
-        if self._phase is Phase.BETWEEN:
-            return
-        if self._phase is Phase.COMPUTING:
-            if not self._scales_itself:
-                raise Error("the loader went on to the next step before backward()")
-            self._finished = self._now()
-            self._stop_clock()
-            self._items, self._loss = 0.0, None
-            self._phase = Phase.COMPUTED
-        self._rate.restore()
-        try:
-            self._rethrow_failure()
-            if self._exchange is None:
-                self._send()
-            assert self._exchange is not None
-            rows = self._exchange()
-        except Exception as error:
-            if not is_peer_failure(error):
-                raise
-            recover(self, error)
-            return
-        self._exchange = None
-        self._complete_step(Report.from_rows(rows))
-
-    def _complete_step(self, reports: list[Report]) -> None:
-        assert self._share is not None
-        self._phase = Phase.BETWEEN  # whatever happens below, this step is not finished twice
-        self._attempts = 0
-        workers = self._controller.workers
-        check_agreement(reports, self.step)
-        place = self._share.epoch, self._share.position
-        self._record = make_record(reports, workers, self._decision, place, self._finished, self._now())
-        self._note_samples()
-        stop = int(max(report.stop for report in reports))
-        self._stopping = self._stopping or stop > 0
-        self._stop_signal = max(self._stop_signal, stop - 1)
-        self._controller.observe(
-            self.step,
-            [worker.id for worker in workers],
-            [int(report.batch) for report in reports],
-            [report.seconds if report.warm else math.nan for report in reports],
-            [report.cpu for report in reports],
-            [report.memory for report in reports],
-            int(max(report.meetings for report in reports)),
-        )
-        self._decision = self._controller.decision
-        if self._ceilings.raise_due(self.step, self.options.global_batch):
-            self._change_workers(self._with_ceilings())
-        self._trace.step(self._record)
-        if self.options.numbers == "stop":
-            refuse_numbers(reports, workers, self.step - 1)
-
-    def _note_samples(self) -> None:
-        assert self._share is not None and self._ledger is not None and self._source is not None
-        if self._share.position == 0:
-            self._ledger = self._source.new_ledger()
-        for (first, last), worker in zip(self._share.slices, self._controller.workers, strict=True):
-            self._ledger.stage(first, last, worker.id)
-        self._source.advance()
-        if self._synchronises:
-            self._ledger.commit()
-            self._group.end()
-        else:
-            self._group.done += 1
-
-    def _change_workers(self, workers: list[Worker]) -> None:
-        self._controller.change_workers(workers)
-        self._decision = self._controller.decision
-
-    def _with_ceilings(self) -> list[Worker]:
-        limited = []
-        for worker in self._members:
-            described = state.describe(worker)
-            described["max_batch"] = self._ceilings.limit(worker.id, max(worker.min_batch, 1), worker.max_batch)
-            limited.append(Worker(**described))
-        return limited
-
-    def _tell(self, event: str, worker: int, words: str) -> None:
-        self._trace.event(EventRecord(self.step, self._now(), event, worker, words))
-
-    def _now(self) -> float:
-        return time.perf_counter() - self._began
-
-    @property
-    def _my_count(self) -> int:
-        return self._share.counts[self._world.rank] if self._share is not None else 0
-
-    @property
-    def _my_batch(self) -> int:
-        assert self._share is not None
-        first, last = self._share.slices[self._world.rank]
-        return last - first
 
     # Together.
 
@@ -549,35 +306,33 @@ class Job(Standing):
         self._stop_wanted = True
 
     def state_dict(self) -> dict[str, Any]:
-        """The job without its models: controller, sampler, ledger. Equal on all workers; plain numbers and texts."""
+        """The job without its models: controller, sampler, ledger. Equal on all workers; plain texts and numbers."""
         self.finish_step()
-        return state.state_of(self)
-
-    def _more_state(self) -> dict[str, Any]:
-        """What a kind of job adds to it."""
-        return {}
-
-    def _take_more_state(self, saved: dict[str, Any]) -> None:
-        """Of _more_state(), if the saved job was of that kind."""
+        return state.of_replica(self._replica)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """On another number of workers as well. Before the loop. Raises ValueError naming what differs."""
-        state.restore(self, saved)
+        self._replica.restore(state.for_replica(saved, self._replica.state()))
+        self._group.end()
+        self._resumed = True
+        self._loop_epoch = self.epoch
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Job, models, optimizers and whatever else was prepared, in one file that appears whole. Collective."""
-        self.finish_step()
-        state.save(self, path)
+        self._prepared.save(path, self.state_dict())
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """After prepare(), before the loop. Collective; only the first worker needs to see the file."""
-        state.load(self, path)
+        self.load_state_dict(self._prepared.load(path))
 
     def close(self) -> None:
         """Finishes the step under way and lets go of everything. Collective."""
-        if self._phase is Phase.COMPUTED:
+        if self._computed:
             self.finish_step()
-        self._phase = Phase.BETWEEN
+        self._abandon()
+        self._close_step()
+        for hook in self._hooks:
+            hook.remove()
         self._stopwatch.close()
         self._memory.close()
         if self._source is not None:

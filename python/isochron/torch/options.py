@@ -14,13 +14,14 @@ from isochron.options import SharedOptions
 
 @dataclass(kw_only=True)
 class JobOptions(SharedOptions):
-    """Of `isochron.torch.Job`; see docs/pytorch.md."""
+    """The options of `isochron.torch.Job`; see docs/pytorch.md."""
 
     PLACE: ClassVar[str] = "in Python"
     SYNCS: ClassVar[tuple[str, ...]] = ("bsp", "asp", "ssp")
-    NUMBERS: ClassVar[tuple[str, ...]] = ("stop", "ignore")  # of a loss, on any worker
+    NUMBERS: ClassVar[tuple[str, ...]] = ("stop", "skip", "ignore")
     BAD_SAMPLES: ClassVar[tuple[str, ...]] = ("stop", "skip")
 
+    numbers: str = "stop"  # before the optimizer's step, which "skip" leaves out; with asp and ssp it is "ignore"
     on_bad_sample: str = "stop"  # at which the dataset fails: the job ends everywhere; "skip": it goes on without it
     reseed: bool = True  # torch.manual_seed by (seed, step, rank) before every step: dropout that a resume repeats
     device: torch.device | str | None = None  # None: the GPU of the local rank if there is one, else the CPU
@@ -40,6 +41,8 @@ class JobOptions(SharedOptions):
             return
         if self.on_bad_sample == "skip":
             raise ValueError(f"on_bad_sample is 'skip' with sync '{self.sync}'; permitted: stop, or with sync 'bsp'")
+        if self.numbers == "skip":
+            raise ValueError(f"numbers is 'skip' with sync '{self.sync}'; permitted: stop, ignore")
         if self.elastic:
             raise ValueError(f"elastic is True with sync '{self.sync}'; permitted: with sync 'bsp'")
         if self.ddp:

@@ -46,7 +46,7 @@ class ElasticDataParallel(DistributedDataParallel):
         self.reducer._rebuild_buckets()
 
     def _isochron_let_go(self) -> None:
-        """Of the reducer, and with it of the group."""
+        """Lets go of the reducer, and with it of the group."""
         self.reducer = None
         self.logger = None
         self.process_group: Any = None

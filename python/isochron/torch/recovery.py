@@ -3,107 +3,130 @@
   a) Whoever notices gives up its groups, so that all others fail too. A step that the optimizer has not taken is
      undone: gradients are dropped, running statistics are as before it.
   b) Those that are left meet (peers.py) and make new groups.
-  c) Who is behind gets models, optimizers and job from the first of those who are furthest. If nobody knows the reports
-     of the last step, it counts without them. Who is lost during b) or c) has them done again without it, by all.
-  d) Each, by itself, takes the lost ones from the roster, lowers the ceiling of those who ran out of memory, skips the
-     samples at which the dataset failed, and deals B anew.
+  c) Who is behind gets models, optimizers and the replica's state from the one whom the settlement names. Who is lost
+     during b) or c) has them done again without it, by all.
+  d) Each adopts the settlement, which deals B anew, and skips the samples at which the dataset failed.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
+from isochron import _core
 from isochron.errors import Error, PeerError, PeerLostError, SampleError, TimeoutError
-from isochron.torch import state
 from isochron.torch.memory import release_cached_memory
 from isochron.torch.peers import Peer
-from isochron.torch.report import Report, make_record
-
-if TYPE_CHECKING:
-    from isochron.torch.job import Job
+from isochron.torch.state import Prepared
+from isochron.torch.world import World
 
 log = logging.getLogger("isochron")
 
 MOST_ATTEMPTS = 5  # at a step that fails again and again though nobody is lost
 
 
-def recover(job: Job, error: BaseException) -> None:
-    """Collective among those that are left. Raises PeerError naming the lost if the job cannot go on without them."""
-    from isochron.torch.job import Phase
+@dataclass
+class Recovery:
+    """The functions are the job's own."""
 
-    world = job._world
-    suspects: tuple[int, ...] = ()
-    if job._failed_batch == 0 and job._bad_sample is None:
-        named = world.name_failure(f"step {job.step}", error)
-        if not world.elastic or not job._models.can_be_rebuilt or job._attempts >= MOST_ATTEMPTS:
-            raise named from error
-        log.warning("%s", named)
-        suspects = named.ranks if isinstance(named, TimeoutError) else ()
-    if job._phase is not Phase.COMPUTED or not job._synchronises:
-        _undo(job)
-        job._phase = Phase.BETWEEN
-    job._rate.restore()
-    job._exchange = None
-    _forget_frames(error)
-    while True:
-        job._models.let_go()
-        world.give_up()
-        if job._failed_batch:
-            release_cached_memory()
-        standings, lost, late = world.meet(lambda: _standing(job), lambda stood: _catch_up(job, stood), suspects)
-        job._phase = Phase.BETWEEN
-        failed = {rank: standing["failed"] for rank, standing in standings.items() if standing["failed"]}
+    world: World
+    replica: _core.Replica
+    prepared: Prepared
+    now: Callable[[], float]
+    undo: Callable[[], None]  # the step under way, and those before it whose gradients are still accumulating
+    note: Callable[[_core.StepRecord], None]  # a finished step
+    adopt: Callable[[list[_core.EventRecord]], None]  # takes what happened to the workers
+
+    bad_sample: SampleError | None = None  # of this worker's share
+    out_of_memory: bool = False
+    attempts: int = 0  # at the step under way that failed though nobody was lost
+
+    @property
+    def is_possible(self) -> bool:
+        return self.world.elastic and self.prepared.models.can_be_rebuilt
+
+    def recover(self, error: BaseException, taken: bool) -> list[SampleError]:
+        """Collective among those that are left. `taken`: the optimizer has taken the step, whose reports are missing.
+        Returns the samples at which the dataset failed. Raises PeerError naming the lost if the job cannot go on
+        without them."""
+        suspects: tuple[int, ...] = ()
+        if not self.out_of_memory and self.bad_sample is None:
+            named = self.world.name_failure(f"step {self.replica.step}", error)
+            if not self.is_possible or self.attempts >= MOST_ATTEMPTS:
+                raise named from error
+            log.warning("%s", named)
+            suspects = named.ranks if isinstance(named, TimeoutError) else ()
+        if not taken:
+            self.undo()
+        _forget_frames(error)
+        bad: dict[tuple[int, int], SampleError] = {}
+        while True:
+            self.prepared.models.let_go()
+            self.world.give_up()
+            if self.out_of_memory:
+                release_cached_memory()
+            for one in self._come_together(suspects):
+                epoch, position = one.place
+                bad[epoch, position] = one
+            try:
+                self.world._guard("rebuilding the model", self.prepared.models.take_up)
+            except PeerError as another:
+                if self.attempts >= MOST_ATTEMPTS:
+                    raise
+                log.warning("%s", another)
+                continue
+            self.world.take_waits()
+            return list(bad.values())
+
+    def _come_together(self, suspects: tuple[int, ...]) -> list[SampleError]:
+        before = list(self.world.members)
+        settlement: _core.Settlement | None = None
+
+        def settle(standings: dict[int, Any], late: list[Peer]) -> None:
+            nonlocal settlement
+            for peer in late:
+                self.replica.note_eviction(before.index(peer))
+            reports = [_core.ProgressReport.decode(standings[peer.rank]["progress"]) for peer in self.world.members]
+            reports[self.world.rank] = self.replica.progress(self.now())  # it knows who was put out meanwhile
+            settlement = _core.settle(reports)
+            self._catch_up(settlement)
+
+        standings, lost = self.world.meet(self._standing, settle, suspects)
+        assert settlement is not None
         bad = [SampleError(**standing["bad"]) for standing in standings.values() if standing["bad"]]
-        job._failed_batch, job._bad_sample = 0, None
-        job._attempts = 0 if lost or failed or bad else job._attempts + 1
-        _deal_anew(job, lost, late, failed)
-        if bad and job.options.on_bad_sample == "stop":
-            raise bad[0]
-        _skip_samples(job, bad)
+        self.attempts = 0 if lost or settlement.out_of_memory or bad else self.attempts + 1
+        self.out_of_memory, self.bad_sample = False, None
         try:
-            world._guard("rebuilding the model", job._models.take_up)
-        except PeerError as another:
-            if job._attempts >= MOST_ATTEMPTS:
+            events = self.replica.adopt(settlement, self.world.rank, self.now())
+        except Error as error:
+            if not lost:
                 raise
-            log.warning("%s", another)
-            continue
-        world.take_waits()
-        return
+            raise PeerLostError(str(error)) from error
+        self.adopt(events)
+        return bad
 
+    def _standing(self) -> dict[str, Any]:
+        bad = self.bad_sample
+        told = {"words": str(bad), "sample": bad.sample, "place": bad.place} if bad is not None else None
+        return {"progress": self.replica.progress(self.now()).encode(), "bad": told}
 
-def _standing(job: Job) -> dict[str, Any]:
-    bad = job._bad_sample
-    told = {"words": str(bad), "sample": bad.sample, "place": bad.place} if bad is not None else None
-    return {"progress": _progress(job), "failed": job._failed_batch, "bad": told}
-
-
-def _progress(job: Job) -> int:
-    from isochron.torch.job import Phase
-
-    return 2 * job.step + int(job._phase is Phase.COMPUTED)
-
-
-def give_up_sample(job: Job, error: SampleError) -> None:
-    """It would fail wherever it is dealt to: so all hear of it before anybody goes on."""
-    if job._world.size == 1 and job.options.on_bad_sample == "skip":
-        _skip_samples(job, [error])
-    elif job._world.size > 1 and job._world.elastic and job._models.can_be_rebuilt:
-        job._bad_sample = error
-        recover(job, error)
-    else:
-        raise error
-
-
-def _skip_samples(job: Job, bad: list[SampleError]) -> None:
-    """The same on all workers. The samples count as used, and the mean is over the others."""
-    if bad and job._group.begun:
-        _undo(job)
-    for error in bad:
-        epoch, position = error.place
-        job._source.skip(epoch, position)  # type: ignore[union-attr]
-        words = f"position {position} of epoch {epoch}: {str(error).splitlines()[0]}"
-        job._tell("skipped", job._controller.workers[0].id, words)
+    def _catch_up(self, settlement: _core.Settlement) -> None:
+        """May be done again, from wherever it was left."""
+        record = self.replica.finish_unreported(settlement, self.now())
+        if record is not None:
+            self.note(record)
+        if not settlement.behind:
+            return
+        leads = self.world.rank == settlement.leader
+        mine = (self.prepared.pack(), self.replica.state()) if leads else None
+        packed, state = self.world.broadcast(mine, settlement.leader)
+        if self.world.rank in settlement.behind:
+            self.prepared.unpack(packed)
+            self.replica.take_over(state)
+            if self.replica.last_step is not None:
+                self.note(self.replica.last_step)
 
 
 def _forget_frames(error: BaseException | None) -> None:
@@ -111,76 +134,3 @@ def _forget_frames(error: BaseException | None) -> None:
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
-
-
-def _undo(job: Job) -> None:
-    """The step under way, and those before it whose gradients are still accumulating: the lost ones' part of them is
-    lost, too."""
-    job._models.undo()
-    if job._group.beginning and job._group.begun:
-        state.go_back(job, job._group.beginning)
-        job._tell("rollback", 0, "to the first of the batches that were being accumulated")
-    job._group.end()
-
-
-def _catch_up(job: Job, standings: dict[int, Any]) -> None:
-    """May be done again, from wherever it was left."""
-    from isochron.torch.job import Phase
-
-    progress = {rank: standing["progress"] for rank, standing in standings.items()}
-    mine, furthest = _progress(job), max(progress.values())
-    if job._phase is Phase.COMPUTED and mine == furthest:
-        _finish_unreported(job)
-        job._phase = Phase.BETWEEN
-    if min(progress.values()) == furthest:
-        return
-    ranks = [peer.rank for peer in job._world.members]
-    source = next(k for k, rank in enumerate(ranks) if progress[rank] == furthest)
-    packed, record = job._world.broadcast((state.pack(job), job._record) if job.rank == source else None, source)
-    if mine < furthest:
-        state.unpack(job, packed)
-        # The workers are still those of before, in the same order.
-        state.go_back(job, packed["job"])
-        job._record = record
-        job._trace.step(record)
-        job._phase = Phase.BETWEEN
-
-
-def _finish_unreported(job: Job) -> None:
-    """The optimizer has taken the step, so it counts, though what was measured is lost."""
-    share, workers = job._share, job._controller.workers
-    assert share is not None
-    reports = [Report(batch=last - first, start=job._now()) for first, last in share.slices]
-    place = share.epoch, share.position
-    job._record = make_record(reports, workers, job._decision, place, job._finished, job._now())
-    job._note_samples()
-    nothing = [0.0] * len(workers)
-    job._controller.observe(job.step, [worker.id for worker in workers], [0] * len(workers), nothing, nothing, nothing)
-    job._decision = job._controller.decision
-    job._trace.step(job._record)
-
-
-def _deal_anew(job: Job, lost: list[Peer], late: list[Peer], failed: dict[int, int]) -> None:
-    everybody = sorted([*job._world.members, *lost], key=lambda peer: peer.rank)
-    before = {peer.rank: worker for peer, worker in zip(everybody, job._members, strict=True)}
-    job._members = [before[peer.rank] for peer in job._world.members]
-    if job._source is not None:
-        job._open_trace(go_on=True)  # the first worker may be another one now
-    for peer in lost:
-        job._tell("evicted" if peer in late else "death", before[peer.rank].id, str(peer))
-        job._ceilings.forget(before[peer.rank].id)
-    for rank, batch in failed.items():
-        job._tell("out-of-memory", before[rank].id, f"with {batch} samples")
-        job._ceilings.failed(before[rank].id, batch, job.step)
-    if not lost and not failed:
-        return
-    try:
-        try:
-            job._change_workers(job._with_ceilings())
-        except ValueError:
-            if not job._ceilings.give_up(job.step):
-                raise
-            job._change_workers(job._with_ceilings())
-    except ValueError as error:
-        kind: Any = PeerLostError if lost else Error
-        raise kind(f"step {job.step}: the workers that are left cannot take the global batch ({error})") from error

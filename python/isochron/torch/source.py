@@ -14,8 +14,9 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
-from isochron._core import MOST_POSITIONS, Ledger, Sampler, deal
+from isochron._core import MOST_POSITIONS, Replica, StepPlan
 from isochron.errors import Error, SampleError
+from isochron.options import SharedOptions
 from isochron.torch.pool import Fetcher, SamplePool
 
 Interval = tuple[int, int]
@@ -23,13 +24,10 @@ Interval = tuple[int, int]
 
 @dataclass(frozen=True)
 class Share:
-    """Of a step: which positions of the epoch all workers take, and this worker's batch."""
+    """What this worker does in a step."""
 
-    epoch: int
-    position: int
-    size: int  # samples of all workers
-    slices: list[Interval]  # by rank
-    counts: list[int]  # by rank: of these samples those that the dataset could give
+    plan: StepPlan
+    counts: list[int]  # by rank: how many of the step's samples the dataset could give
     batch: Any
     stand_in: bool  # this worker has no samples; its batch counts for nothing
 
@@ -59,15 +57,16 @@ class _Piece:
 
 
 class MapSource:
-    """Of a dataset with __getitem__ and __len__, in the order of the sampler's permutation."""
+    """Samples of a dataset with __getitem__ and __len__, in the order of the replica's permutation."""
 
-    def __init__(self, dataset: Any, options: LoaderOptions, global_batch: int, seed: int, last_batch: str) -> None:
-        self.size = len(dataset)
-        if self.size == 0:
+    def __init__(self, dataset: Any, options: LoaderOptions, replica: Replica, seed: int) -> None:
+        if len(dataset) == 0:
             raise ValueError("the dataset's size is 0; permitted: 1 or more")
-        order = (self.size, global_batch, seed, last_batch)
-        self._sampler = Sampler(*order)
-        self._lookup = Sampler(*order)  # may be an epoch ahead
+        replica.open(len(dataset))
+        self._replica = replica
+        self._lookup = replica.sampler  # may be an epoch ahead
+        self.samples_per_epoch = self._lookup.samples_per_epoch
+        self.steps_per_epoch = self._lookup.steps_per_epoch
         self._options = options
         self._fetcher = Fetcher(dataset, options.collate_fn, seed)
         self._pool = SamplePool(
@@ -77,45 +76,25 @@ class MapSource:
         self._skipped: dict[int, set[int]] = {}  # positions, by epoch
 
     @property
-    def epoch(self) -> int:
-        return self._sampler.epoch
-
-    @property
     def position(self) -> int:
-        return self._sampler.position
-
-    @property
-    def samples_per_epoch(self) -> int:
-        return self._sampler.samples_per_epoch
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self._sampler.steps_per_epoch
+        return self._replica.position
 
     def left(self) -> int:
         """Samples of this epoch that no step has used."""
         return self.samples_per_epoch - self.position
 
-    def new_ledger(self) -> Ledger:
-        return Ledger(self.samples_per_epoch)
-
-    def seek(self, epoch: int, position: int) -> None:
-        self._sampler.seek(epoch, position)
-        self._drop_before(epoch, position)
-
-    def take(self, split: list[int], rank: int) -> Share | None:
+    def take(self) -> Share | None:
         """The step that is due."""
-        epoch, position, size = self.epoch, self.position, self._sampler.step_size
-        slices = self._sampler.slices(split)
-        first, last = slices[rank]
-        counts = [high - low - self.skipped_between(low, high) for low, high in slices]
+        plan, rank = self._replica.plan(), self._replica.rank
+        counts = [last - first - self.skipped_between(first, last) for first, last in plan.slices]
         stand_in = counts[rank] == 0
-        batch = self._batch(epoch, *self._some()) if stand_in else self._batch(epoch, first, last)
-        self._drop_before(epoch, position + size)
+        batch = self._batch(plan.epoch, *(self._some() if stand_in else plan.mine))
+        self._drop_before(plan.epoch, plan.position + plan.step_size)
         if self._options.num_workers > 0:
+            split = plan.decision.batch_sizes
             for ahead in range(1, self._options.prefetch_steps + 1):
-                self._prefetch(epoch, position + ahead * sum(split), split, rank)
-        return Share(epoch, position, size, slices, counts, batch, stand_in)
+                self._prefetch(plan.epoch, plan.position + ahead * sum(split), split, rank)
+        return Share(plan, counts, batch, stand_in)
 
     def skip(self, epoch: int, position: int) -> None:
         """For the rest of that epoch: the sample there is one that the dataset cannot give."""
@@ -126,11 +105,11 @@ class MapSource:
 
     def skipped_between(self, first: int, last: int) -> int:
         """How many of these positions of the present epoch."""
-        return sum(first <= position < last for position in self._skipped.get(self.epoch, ()))
+        return sum(first <= position < last for position in self._skipped.get(self._replica.epoch, ()))
 
     def _some(self) -> Interval:
         """Positions of the epoch with two samples that can be had, or one."""
-        skipped = self._skipped.get(self.epoch, set())
+        skipped = self._skipped.get(self._replica.epoch, set())
         there = [one for one in range(min(2 + len(skipped), self.samples_per_epoch)) if one not in skipped]
         if not there:
             raise Error("the dataset has failed at every sample")
@@ -142,14 +121,11 @@ class MapSource:
             self._pool.drop(piece.ticket)
 
     def take_positions(self, first: int, last: int) -> Any:
-        """Of the present epoch, in a job that is not in step: nobody knows who gets which samples next, so none are
-        prepared, but the processes share in those that are asked for."""
-        batch = self._batch(self.epoch, first, last)
+        """Samples of the present epoch, in a job that is not in step: nobody knows who gets which samples next, so none
+        are prepared, but the processes share in those that are asked for."""
+        batch = self._batch(self._replica.epoch, first, last)
         self._pieces.clear()
         return batch
-
-    def advance(self) -> None:
-        self._sampler.advance()
 
     def close(self) -> None:
         self._pool.close()
@@ -234,22 +210,23 @@ class MapSource:
 
 
 class StreamSource:
-    """Of an iterable dataset, whose samples come in one order, the same on all workers: each reads all of them and
+    """Samples of an iterable dataset, which come in one order, the same on all workers: each reads all of them and
     keeps its share. So every sample is used once, without a word between the workers; that reading costs each of them
     the whole stream is the price."""
 
-    size = 0  # unknown
-    samples_per_epoch = 0
+    samples_per_epoch = 0  # unknown
 
-    def __init__(self, dataset: Any, options: LoaderOptions, global_batch: int, seed: int, last_batch: str) -> None:
+    def __init__(self, dataset: Any, options: LoaderOptions, replica: Replica, global_batch: int, drop: bool) -> None:
+        replica.open_stream()
+        self._replica = replica
         self._dataset = dataset
         self._options = options
         self._global_batch = global_batch
-        self._last_batch = last_batch
+        self._drop = drop  # what does not fill a step at the end
         self._collate = options.collate_fn or default_collate
-        self.epoch = self.position = 0
         self._stream: Iterator[Any] | None = None
-        self._taken: list[Any] = []  # of the step under way, which may have to be dealt again
+        self._taken: list[Any] = []  # for the step under way, which may have to be dealt again
+        self._place = (-1, -1)  # their epoch, and the position of the first
 
     @property
     def steps_per_epoch(self) -> int:
@@ -257,56 +234,47 @@ class StreamSource:
             count = len(self._dataset)
         except TypeError:
             raise TypeError("the stream has no length, so nobody knows the number of its steps") from None
-        rest = self._last_batch == "keep" and count % self._global_batch > 0
-        return count // self._global_batch + int(rest)
+        return count // self._global_batch + int(not self._drop and count % self._global_batch > 0)
+
+    @property
+    def position(self) -> int:
+        return self._replica.position
 
     def left(self) -> int:
         return MOST_POSITIONS
 
-    def new_ledger(self) -> Ledger:
-        return Ledger(MOST_POSITIONS)
-
-    def seek(self, epoch: int, position: int) -> None:
-        if (epoch, position) == (self.epoch, self.position):
-            return
-        self.epoch, self.position = epoch, position
-        self._stream, self._taken = None, []
-
-    def take(self, split: list[int], rank: int) -> Share | None:
+    def take(self) -> Share | None:
         """None: the epoch is over."""
-        if self._stream is None:
-            self._stream = self._open()
-        if not self._taken:
-            self._taken = list(islice(self._stream, self._global_batch))
+        self._read()
         size = len(self._taken)
-        if size == 0 or (size < self._global_batch and self._last_batch == "drop"):
-            self.epoch, self.position = self.epoch + 1, 0
-            self._stream, self._taken = None, []
+        if size == 0 or (size < self._global_batch and self._drop):
+            self._replica.end_epoch()
             return None
-        slices = []
-        first = 0
-        for count in deal(size, split):
-            slices.append((self.position + first, self.position + first + count))
-            first += count
-        mine = [self._taken[index - self.position] for index in range(*slices[rank])]
-        stand_in = not mine
-        batch = self._collate(self._taken[:2] if stand_in else mine)
-        counts = [last - first for first, last in slices]
-        return Share(self.epoch, self.position, size, slices, counts, batch, stand_in)
+        plan = self._replica.plan(size)
+        mine = [self._taken[index - plan.position] for index in range(*plan.mine)]
+        batch = self._collate(mine or self._taken[:2])
+        return Share(plan, plan.batches, batch, stand_in=not mine)
+
+    def _read(self) -> None:
+        """The samples at the replica's place, which may have gone on, back or elsewhere since the last step."""
+        place = self._replica.epoch, self._replica.position
+        if self._stream is not None and place == self._place:
+            return
+        epoch, position = self._place
+        if self._stream is None or place != (epoch, position + len(self._taken)):
+            self._stream = self._open()
+        self._taken = list(islice(self._stream, self._global_batch))
+        self._place = place
 
     def skipped_between(self, first: int, last: int) -> int:
         return 0
-
-    def advance(self) -> None:
-        self.position += len(self._taken)
-        self._taken = []
 
     def close(self) -> None:
         self._stream = None
 
     def _open(self) -> Iterator[Any]:
         if hasattr(self._dataset, "set_epoch"):
-            self._dataset.set_epoch(self.epoch)
+            self._dataset.set_epoch(self._replica.epoch)
         loader = DataLoader(
             self._dataset,
             batch_size=None,
@@ -324,6 +292,9 @@ def is_stream(dataset: Any) -> bool:
     return isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
 
 
-def make_source(dataset: Any, options: LoaderOptions, global_batch: int, seed: int, last_batch: str) -> Source:
+def make_source(dataset: Any, options: LoaderOptions, replica: Replica, job: SharedOptions) -> Source:
+    """Opens the replica, too."""
     options.validate()
-    return (StreamSource if is_stream(dataset) else MapSource)(dataset, options, global_batch, seed, last_batch)
+    if is_stream(dataset):
+        return StreamSource(dataset, options, replica, job.global_batch, job.last_batch == "drop")
+    return MapSource(dataset, options, replica, job.seed)

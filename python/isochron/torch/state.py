@@ -5,156 +5,141 @@ from __future__ import annotations
 import io
 import os
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from isochron._core import Worker, __version__
+from isochron._core import Replica, __version__
 from isochron.errors import Error
-
-if TYPE_CHECKING:
-    from isochron.torch.job import Job
-
-_SAME = ("global_batch", "seed", "last_batch", "policy")
-_WORKER = ("id", "kind", "weight", "min_batch", "max_batch", "granularity", "name")
+from isochron.torch.parallel import Models
+from isochron.torch.world import World
 
 
-def describe(worker: Worker) -> dict[str, Any]:
-    return {name: getattr(worker, name) for name in _WORKER}
+def of_replica(replica: Replica) -> dict[str, Any]:
+    return {"version": __version__, "replica": replica.state().decode()}
 
 
-def state_of(job: Job) -> dict[str, Any]:
-    return {
-        "version": __version__,
-        **{name: getattr(job.options, name) for name in _SAME},
-        "workers": [describe(worker) for worker in job._controller.workers],
-        "next_id": job._next_id,
-        "ceilings": job._ceilings.state().decode(),
-        **place_of(job),
-        **job._more_state(),
-    }
+def for_replica(saved: dict[str, Any], own: bytes) -> bytes:
+    """The replica's part of a saved job. `own` is the state of one that has just been made."""
+    if "replica" in saved:
+        return saved["replica"].encode()
+    if "controller" not in saved:
+        version = saved.get("version", "an unknown version")
+        raise ValueError(f"the state is of {version}; permitted: what state_dict() of isochron {__version__} returned")
+    # As it was before jobs shared the native step protocol: the same parts, one by one.
+    fields: dict[str, Any] = {name: saved[name] for name in ("global_batch", "last_batch", "policy", "next_id")}
+    fields |= {"seed": str(saved["seed"]), "roster.count": len(saved["workers"]), "place.known": bool(saved["ledger"])}
+    for number, worker in enumerate(saved["workers"]):
+        fields |= {f"roster.{number}.{name}": value for name, value in worker.items()}
+    parts = {"controller.": saved["controller"], "ceilings.": saved["ceilings"], "roster.": "", "place.": ""}
+    if saved["ledger"]:
+        fields |= {f"place.{name}": saved[name] for name in ("dataset_size", "epoch", "position")}
+        parts["place.ledger."] = saved["ledger"]
+    return changed(own, parts, fields)
 
 
-def place_of(job: Job) -> dict[str, Any]:
-    """What changes from step to step."""
-    source = job._source
-    return {
-        "controller": job._controller.state().decode(),
-        "dataset_size": source.size if source is not None else 0,
-        "epoch": job.epoch,
-        "position": source.position if source is not None else 0,
-        "ledger": job._ledger.state().decode() if job._ledger is not None else "",
-    }
-
-
-def restore(job: Job, saved: dict[str, Any]) -> None:
-    for name in _SAME:
-        if saved[name] != getattr(job.options, name):
-            raise ValueError(f"{name} is {getattr(job.options, name)}; permitted: that of the state, {saved[name]}")
-    job._ceilings.restore(saved["ceilings"].encode())
-    # What was learned of workers that stay (by rank) is kept.
-    controller = job._new_controller([Worker(**described) for described in saved["workers"]])
-    controller.restore(saved["controller"].encode())
-    job._controller = controller
-    job._next_id = saved["next_id"]
-    for rank, worker in enumerate(job._members):
-        if rank < len(saved["workers"]):
-            worker.id = saved["workers"][rank]["id"]
+def changed(state: bytes, parts: Mapping[str, str], fields: Mapping[str, int | float | str]) -> bytes:
+    """A replica's state, which is a line `n NAME NUMBER...` or `w NAME TEXT` for every field, with other values in
+    some fields, and with other states in place of all fields whose names begin with a prefix."""
+    lines = [line for line in state.decode().splitlines() if not line[2:].startswith(tuple(parts))]
+    lines = [line for line in lines if line.split(" ", 2)[1] not in fields]
+    lines += [f"{line[:2]}{prefix}{line[2:]}" for prefix, part in parts.items() for line in part.splitlines()]
+    for name, value in fields.items():
+        if isinstance(value, str):
+            escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
+            lines.append(f"w {name} {escaped}")
         else:
-            worker.id = job._next_id
-            job._next_id += 1
-    limited = job._with_ceilings()
-    if [describe(worker) for worker in limited] != [describe(worker) for worker in controller.workers]:
-        controller.change_workers(limited)
-    job._decision = controller.decision
-    job._take_more_state(saved)
-    job._group.end()
-    if job._source is None:
-        job._resumed = saved
-    else:
-        follow(job, saved)
+            lines.append(f"n {name} {float(value).hex().replace('0x', '')}")
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
-def follow(job: Job, saved: dict[str, Any]) -> None:
-    """The place in the data."""
-    source = job._source
-    assert source is not None
-    job._resumed = None
-    if not saved["ledger"]:
-        return  # saved before there was a loader
-    if saved["dataset_size"] != source.size:
-        raise ValueError(f"the dataset's size is {source.size}; permitted: that of the state, {saved['dataset_size']}")
-    source.seek(saved["epoch"], saved["position"])
-    job._ledger = source.new_ledger()
-    job._ledger.restore(saved["ledger"].encode())
-    job._loop_epoch = source.epoch
+def part(state: bytes, prefix: str) -> str:
+    """The fields whose names begin with the prefix, as a state of their own."""
+    lines = [line for line in state.decode().splitlines() if line[2:].startswith(prefix)]
+    return "".join(f"{line[:2]}{line[2 + len(prefix) :]}\n" for line in lines)
 
 
-def go_back(job: Job, place: dict[str, Any]) -> None:
-    """To an earlier step of the same workers."""
-    job._controller.restore(place["controller"].encode())
-    job._decision = job._controller.decision
-    follow(job, place)
+@dataclass
+class Prepared:
+    """What prepare() was given."""
 
+    world: World
+    models: Models
+    optimizers: list[Any] = field(default_factory=list)
+    others: list[Any] = field(default_factory=list)  # schedulers, scalers: saved with the job
 
-# With models and optimizers.
+    def pack(self) -> dict[str, Any]:
+        return {
+            "models": [model.state_dict() for model in self.models.plain()],
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+        }
 
+    def unpack(self, packed: dict[str, Any]) -> None:
+        for model, saved in zip(self.models.plain(), packed["models"], strict=True):
+            model.load_state_dict(saved)
+        for optimizer, saved in zip(self.optimizers, packed["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
 
-def pack(job: Job) -> dict[str, Any]:
-    return {
-        "job": state_of(job),
-        "models": [model.state_dict() for model in job._models.plain()],
-        "optimizers": [optimizer.state_dict() for optimizer in job._optimizers],
-    }
+    def _pack_sharded(self) -> dict[str, Any]:
+        """FSDP's tensors, whole, on the first worker. Collective."""
+        from torch.distributed.checkpoint import state_dict as sharded
 
+        options = sharded.StateDictOptions(full_state_dict=True, cpu_offload=True)
+        models = self.models.models
+        return {
+            "models": [sharded.get_model_state_dict(model, options=options) for model in models],
+            "optimizers": [
+                sharded.get_optimizer_state_dict(models[0], optimizer, options=options) for optimizer in self.optimizers
+            ],
+        }
 
-def unpack(job: Job, packed: dict[str, Any]) -> None:
-    for model, saved in zip(job._models.plain(), packed["models"], strict=True):
-        model.load_state_dict(saved)
-    for optimizer, saved in zip(job._optimizers, packed["optimizers"], strict=True):
-        optimizer.load_state_dict(saved)
+    def _unpack_sharded(self, packed: dict[str, Any]) -> None:
+        from torch.distributed.checkpoint import state_dict as sharded
 
+        options = sharded.StateDictOptions(full_state_dict=True)
+        models = self.models.models
+        for model, saved in zip(models, packed["models"], strict=True):
+            sharded.set_model_state_dict(model, saved, options=options)
+        for optimizer, saved in zip(self.optimizers, packed["optimizers"], strict=True):
+            sharded.set_optimizer_state_dict(models[0], optimizer, saved, options=options)
 
-def _pack_sharded(job: Job) -> dict[str, Any]:
-    """Of FSDP, whole tensors on the first worker. Collective."""
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_optimizer_state_dict
+    def save(self, path: str | os.PathLike[str], job: dict[str, Any]) -> None:
+        first = self.world.rank == 0
+        packed = self._pack_sharded() if self.models.sharded else self.pack() if first else {}
+        packed |= {"job": job, "others": [other.state_dict() for other in self.others]}
+        failure = ""
+        if first:
+            try:
+                _write(Path(path), packed)
+            except OSError as error:
+                failure = f"cannot write {path}: {error.strerror or error}"
+        failure = self.world.broadcast(failure, 0)
+        if failure:
+            raise Error(failure)
 
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    models = job._models.models
-    return {
-        "job": state_of(job),
-        "models": [get_model_state_dict(model, options=options) for model in models],
-        "optimizers": [
-            get_optimizer_state_dict(models[0], optimizer, options=options) for optimizer in job._optimizers
-        ],
-    }
-
-
-def _unpack_sharded(job: Job, packed: dict[str, Any]) -> None:
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict, set_optimizer_state_dict
-
-    options = StateDictOptions(full_state_dict=True)
-    models = job._models.models
-    for model, saved in zip(models, packed["models"], strict=True):
-        set_model_state_dict(model, saved, options=options)
-    for optimizer, saved in zip(job._optimizers, packed["optimizers"], strict=True):
-        set_optimizer_state_dict(models[0], optimizer, saved, options=options)
-
-
-def save(job: Job, path: str | os.PathLike[str]) -> None:
-    packed = _pack_sharded(job) if job._models.sharded else pack(job) if job.is_first else {}
-    packed["others"] = [other.state_dict() for other in job._others]
-    failure = ""
-    if job.is_first:
+    def load(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """Returns the job that was saved with it."""
+        content: bytes | str = b""
+        if self.world.rank == 0:
+            try:
+                content = Path(path).read_bytes()
+            except OSError as error:
+                content = f"cannot read {path}: {error.strerror or error}"
+        content = self.world.broadcast(content, 0)
+        if isinstance(content, str):
+            raise Error(content)
         try:
-            _write(Path(path), packed)
-        except OSError as error:
-            failure = f"cannot write {path}: {error.strerror or error}"
-    failure = job._world.broadcast(failure, 0)
-    if failure:
-        raise Error(failure)
+            packed = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise Error(f"{path} is no file that a job saved ({error})") from error
+        (self._unpack_sharded if self.models.sharded else self.unpack)(packed)
+        for other, saved in zip(self.others, packed["others"], strict=True):
+            other.load_state_dict(saved)
+        return packed["job"]
 
 
 def _write(path: Path, packed: dict[str, Any]) -> None:
@@ -169,23 +154,3 @@ def _write(path: Path, packed: dict[str, Any]) -> None:
             with suppress(OSError):
                 os.unlink(file.name)
             raise
-
-
-def load(job: Job, path: str | os.PathLike[str]) -> None:
-    content: bytes | str = b""
-    if job.is_first:
-        try:
-            content = Path(path).read_bytes()
-        except OSError as error:
-            content = f"cannot read {path}: {error.strerror or error}"
-    content = job._world.broadcast(content, 0)
-    if isinstance(content, str):
-        raise Error(content)
-    try:
-        packed = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise Error(f"{path} is no file that a job saved ({error})") from error
-    (_unpack_sharded if job._models.sharded else unpack)(job, packed)
-    for other, saved in zip(job._others, packed["others"], strict=True):
-        other.load_state_dict(saved)
-    restore(job, packed["job"])

@@ -96,21 +96,6 @@ def _cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-class KnownSizes:
-    """Of batches that a device has computed. The first step with one takes a GPU longer, which chooses kernels and
-    finds memory for it."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._of_cpu = device.type == "cpu"
-        self._sizes: set[int] = set()
-
-    def add(self, batch: int) -> bool:
-        """Whether the time of a step with this batch, just computed, says something."""
-        known = batch in self._sizes
-        self._sizes.add(batch)
-        return known or self._of_cpu
-
-
 class Memory:
     """The share of the machine's or the GPU's memory that is in use."""
 

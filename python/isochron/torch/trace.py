@@ -7,7 +7,7 @@ from typing import Any
 
 from isochron._core import RunLog, Worker
 from isochron.torch.options import JobOptions
-from isochron.torch.report import EventRecord, StepRecord
+from isochron.torch.records import EventRecord, StepRecord
 
 log = logging.getLogger("isochron")
 

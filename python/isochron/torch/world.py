@@ -46,7 +46,7 @@ reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.red
 
 
 def is_peer_failure(error: BaseException) -> bool:
-    """Of an error out of the user's own code, what it says proves nothing: it must come from torch's collectives."""
+    """What an error of the user's own code says proves nothing: it must come from torch's collectives."""
     if isinstance(error, (PeerError, dist.DistError)):
         return True
     if not isinstance(error, RuntimeError) or not _origin(error).startswith(_ORIGINS):
@@ -82,7 +82,7 @@ def _launcher_marks() -> SealedStore | None:
 
 
 class World:
-    """Of one process it needs no group; then every exchange is trivial."""
+    """A process that is alone needs no group; every exchange is trivial then."""
 
     def __init__(self, timeout: float, elastic: bool | None) -> None:
         global _jobs
@@ -158,27 +158,26 @@ class World:
     def meet(
         self,
         stand: Callable[[], dict[str, Any]],
-        settle: Callable[[dict[int, Any]], None],
+        settle: Callable[[dict[int, Any], list[Peer]], None],
         suspects: tuple[int, ...],
-    ) -> tuple[dict[int, Any], list[Peer], list[Peer]]:
+    ) -> tuple[dict[int, Any], list[Peer]]:
         """Comes together with those that are left, in groups that work; `suspects` have been waited for already.
-        `settle` exchanges what is to be exchanged among those who stand as `stand` says, by rank of the default group.
-        Either all go on from here or nobody does: if another one is lost meanwhile, it is all done again without it.
-        Returns where each stood; who is gone; and who of those was put out for being late."""
-        before, put_out = list(self.members), []
+        `settle` exchanges what is to be exchanged among those who stand as `stand` says, by rank of the default group,
+        and is told who was put out for being late. Either all go on from here or nobody does: if another one is lost
+        meanwhile, it is all done again without it. Returns where each stood, and who is gone."""
+        before = list(self.members)
         for _ in range(MOST_FORMINGS):
             self.members, standings, late = self._meeting.gather(self.members, stand(), suspects)
-            put_out += late
             whole = True
             try:
                 self._guard("new groups", self._make_groups_of_members)
-                settle(standings)
+                settle(standings, late)
                 self.barrier()  # who gets through it knows that all have settled
             except PeerError as error:
                 log.warning("%s", error)
                 whole = False
             if self._meeting.is_whole(whole):
-                return standings, [peer for peer in before if peer not in self.members], put_out
+                return standings, [peer for peer in before if peer not in self.members]
             self.give_up()
         raise PeerLostError(f"{names_of(self.members)} could not connect in {MOST_FORMINGS} attempts")
 

@@ -1,0 +1,418 @@
+"""The step protocol of core (_core.Replica) as PyTorch runs it: what Job builds on.
+
+The replica says what the coming step is and what follows from what the workers report; this class computes, measures,
+brings the reports round, and undoes what PyTorch has done of a step that does not happen.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from isochron import _core
+from isochron._core import Decision, Replica, mix_key
+from isochron.errors import Error, NumbersError, SampleError
+from isochron.torch import cluster, collate, state
+from isochron.torch.accumulation import Group
+from isochron.torch.batch_norm import Statistics
+from isochron.torch.finite import OwnGradients, all_finite, drop_gradients, gradients_of
+from isochron.torch.memory import is_out_of_memory
+from isochron.torch.options import JobOptions
+from isochron.torch.parallel import Models
+from isochron.torch.rate import LearningRate
+from isochron.torch.records import EventRecord, StepRecord
+from isochron.torch.recovery import Recovery
+from isochron.torch.signals import StopSignal
+from isochron.torch.source import LoaderOptions, Share, Source
+from isochron.torch.stopwatch import Memory, Stopwatch
+from isochron.torch.trace import Trace
+from isochron.torch.world import World, is_peer_failure
+
+
+class Steps:
+    """One worker's steps."""
+
+    def __init__(self, options: JobOptions, device: torch.device, world: World) -> None:
+        self.options = options
+        self.device = device
+        self._world = world
+        self._replica = self._new_replica()
+        self._statistics = Statistics(world)
+        self._stopwatch = Stopwatch(device)
+        self._memory = Memory(device)
+        self._models = Models(world, self._statistics, self._stopwatch, options)
+        self._prepared = state.Prepared(world, self._models)
+        self._optimizers = self._prepared.optimizers
+        self._hooks: list[Any] = []  # of the optimizers
+        self._has_scaler = False
+        self._rate = LearningRate()
+        self._trace = Trace(options)
+        self._step_file = cluster.StepFile.find() if self.is_first else None
+        self._signals = StopSignal() if options.handle_signals else None
+        self._source: Source | None = None
+        self._dataset: Any = None
+        self._loader_options = LoaderOptions()
+        self._loop_epoch = 0
+        self._group = Group()
+        self._record: StepRecord | None = None
+        self._stop_wanted = False
+        self._recovery = Recovery(world, self._replica, self._prepared, self._now, self._undo, self._note, self._adopt)
+        self._forget_step()
+        world.barrier()
+        world.take_waits()
+        self._began = time.perf_counter()
+
+    def _forget_step(self) -> None:
+        self._share: Share | None = None
+        self._synchronises = True
+        self._scales_itself = False
+        self._computed = False  # the gradients are there; by the next call the optimizer has used them
+        self._left_out = False  # and it has not, since they are not finite
+        self._message = b""  # this worker's report
+        self._exchange: Callable[[], torch.Tensor] | None = None
+        self._reports: list[_core.StepReport] | None = None
+        self._own: OwnGradients | None = None
+        self._items = 0.0
+        self._loss: torch.Tensor | None = None
+        self._finished = 0.0
+        self._waited = 0.0  # in exchanges inside forward and backward
+        self._waits = 0  # so many of those
+
+    # Where it is.
+
+    @property
+    def rank(self) -> int:
+        """Among the workers that are there; changes when one is lost."""
+        return self._world.rank
+
+    @property
+    def size(self) -> int:
+        return self._world.size
+
+    @property
+    def is_first(self) -> bool:
+        return self._world.rank == 0
+
+    @property
+    def step(self) -> int:
+        """The number of the step under way, or of the coming one between two steps."""
+        return self._replica.step
+
+    @property
+    def epoch(self) -> int:
+        return self._replica.epoch
+
+    @property
+    def decision(self) -> Decision:
+        """The one for the step under way, or the coming one."""
+        return self._replica.decision
+
+    @property
+    def stopping(self) -> bool:
+        return self._replica.stopping
+
+    @property
+    def stop_signal(self) -> int:
+        """The signal that asked for it on any worker; 0: none."""
+        return self._replica.stop_signal
+
+    def _new_replica(self) -> Replica:
+        options = self.options
+        mine = _core.Introduction(options.shared(), options.describe(self._world.rank))
+        everybody = [_core.Introduction.decode(text) for text in self._world.gather_objects(mine.encode())]
+        shared = _core.ReplicaOptions(
+            options.global_batch,
+            policy=options.policy,
+            rate=options.rate,
+            reference_batch=options.reference_batch,
+            warmup_steps=options.warmup_steps,
+            weighting=options.weighting,
+            seed=options.seed,
+            last_batch=options.last_batch,
+            on_non_finite=options.numbers,
+        )
+        return Replica(shared, _core.agree(everybody), self._world.rank, cpu=self.device.type == "cpu")
+
+    def _open_trace(self, go_on: bool) -> None:
+        assert self._source is not None
+        size = self._source.samples_per_epoch
+        self._trace.open(self.is_first, size, self.step, self._replica.workers, go_on)
+
+    def _rethrow_failure(self) -> None:
+        if self._world.failure is not None:
+            raise self._world.failure
+
+    def give_up_step(self, error: BaseException) -> None:
+        """In place of backward(), by loops that compute the loss themselves and caught `error`: if memory ran out or a
+        worker was lost, the step will be dealt again, smaller for whom it was too much. Anything else is raised."""
+        if is_out_of_memory(error) and self._awaits_backward and self._world.size > 1:
+            if not self._world.elastic or not self._replica.abandon_for_memory(chunkable=False):
+                raise error  # there is nothing smaller, or the others cannot be called back
+            self._recovery.out_of_memory = True
+        elif self._world.failure is None and not is_peer_failure(error):
+            raise error
+        self._recover(self._world.failure or error)
+
+    # Steps.
+
+    def _begin_step(self) -> Any:
+        """The next batch in a tuple; None if the loop is over."""
+        self.finish_step()
+        assert self._source is not None
+        while not self.stopping and self.epoch == self._loop_epoch:
+            if not self._models.models:
+                raise Error("a batch of the loader before prepare()")
+            if not self._group.begun and self._may_undo:
+                self._models.remember_buffers()
+            try:
+                self._models.begin_step()
+            except RuntimeError as error:
+                self.give_up_step(error)
+                continue
+            if self.options.reseed:
+                self._reseed(self.step, self._world.rank)
+            self._rate.apply(self._optimizers, self.decision.learning_rate_factor)
+            self._stopwatch.start()
+            try:
+                share = self._source.take()
+            except Exception as error:
+                self._abandon()
+                self._give_up_sample(error)
+                continue
+            if share is None:
+                break
+            self._share = share
+            self._own = OwnGradients(self._models.parameters()) if share.plan.diagnose else None
+            self._statistics.counts = not share.stand_in
+            if self._step_file is not None:
+                self._step_file.publish(self.step)
+            self._world.take_waits()
+            return (self._hand_out(share.batch),)
+        return None
+
+    @property
+    def _may_undo(self) -> bool:
+        options = self.options
+        return self._world.elastic or options.numbers != "ignore" or options.on_bad_sample == "skip"
+
+    def _reseed(self, *key: int) -> None:
+        seed = mix_key([self.options.seed, *key])
+        torch.random.default_generator.manual_seed(seed)  # torch.manual_seed would look for GPUs at every step
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+
+    def _hand_out(self, batch: Any) -> Any:
+        if self._loader_options.pin_memory and torch.cuda.is_available():
+            batch = collate.pin(batch)
+        if self.options.dynamic and "torch._dynamo" in sys.modules:
+            for tensor in collate.tensors_of(batch):
+                if tensor.dim() > 0 and tensor.shape[0] > 1:
+                    torch._dynamo.maybe_mark_dynamic(tensor, 0)
+        return batch
+
+    def _stop_clock(self) -> None:
+        """Backward is over. While this worker waited inside it, its GPU had nothing to do either."""
+        self._stopwatch.stop()
+        self._waited, self._waits = self._world.take_waits()
+
+    def _end_computing(self, loss: torch.Tensor | None, items: float) -> None:
+        self._loss, self._items = loss, items
+        self._finished = self._now()
+        self._computed = True
+
+    def _send(self) -> None:
+        self._measure()
+        self._exchange = self._world.start_gather(torch.frombuffer(bytearray(self._message), dtype=torch.uint8))
+
+    def _measure(self) -> None:
+        if self._replica.phase != "computing":
+            return
+        seconds = max(self._stopwatch.seconds() - self._waited, 0.0)
+        counts = self._my_count > 0
+        loss = float(self._loss) if self._loss is not None and counts else 0.0
+        self._group.finite = self._group.finite and math.isfinite(loss)
+        report = self._replica.report(
+            start=self._stopwatch.started - self._began,
+            seconds=seconds,
+            waited=self._waited,
+            sync_points=self._waits + 1,
+            cpu=self._stopwatch.cpu_share(seconds + self._waited),
+            memory=self._memory.share(),
+            loss=loss,
+            items=self._items if counts else 0.0,
+            finite=self._group.finite and (self._own is None or self._own.finite),
+            stop=self._stop_wanted,
+            signal=self._signals.received() if self._signals is not None else 0,
+        )
+        self._message = report.to_bytes()
+
+    def _gather_reports(self) -> list[_core.StepReport]:
+        if self._reports is None:
+            self._measure()
+            self._rethrow_failure()
+            if self._exchange is None:
+                self._send()
+            assert self._exchange is not None
+            self._reports = _core.read_reports(self._exchange().numpy().tobytes())
+        return self._reports
+
+    def finish_step(self) -> None:
+        """Waits for the reports of a step whose optimizer step is done; the loader, save() and close() do it by
+        themselves."""
+        if self._share is None:
+            return
+        if not self._computed:
+            if not self._scales_itself:
+                raise Error("the loader went on to the next step before backward()")
+            self._stop_clock()
+            self._end_computing(None, 0.0)
+        self._rate.restore()
+        try:
+            reports = self._gather_reports()
+        except Exception as error:
+            if not is_peer_failure(error):
+                raise
+            self._recover(error)
+            return
+        if self._left_out:
+            self._models.undo()
+        finish = self._replica.leave_out if self._left_out else self._replica.complete
+        outcome = finish(reports, self._finished, self._now())
+        self._recovery.attempts = 0
+        if self._synchronises:
+            self._group.end()
+        else:
+            self._group.done += 1
+        self._close_step()
+        self._note(outcome.record)
+        self._tell(outcome.events)
+        if self.options.numbers == "stop" and outcome.non_finite and not self._optimizers:
+            workers = self._replica.workers
+            names = ", ".join(f"{workers[rank].name} (rank {rank})" for rank in outcome.non_finite)
+            raise NumbersError(f"step {outcome.record.step}: the loss is not finite on {names}")
+
+    def _close_step(self) -> None:
+        if self._own is not None:
+            self._own.close()
+        self._forget_step()
+
+    # Steps that do not happen.
+
+    @torch.no_grad()
+    def _judge(self, optimizer: torch.optim.Optimizer, *arguments: Any) -> None:
+        """Before a step of the optimizer: if the gradient is not finite, it finds none, or this raises NumbersError.
+        The average is the same on all workers, so all are here."""
+        if self._share is None or not (self._computed or self._scales_itself) or not self._synchronises:
+            return
+        if getattr(optimizer, "found_inf", None) is not None:
+            return  # a GradScaler judges within the step
+        # All at once, before the first of several takes its step, unless losses come one by one or a scaler judges.
+        apart = self._scales_itself or self._has_scaler
+        gradients = [one for each in ([optimizer] if apart else self._optimizers) for one in gradients_of(each)]
+        finite = not self._left_out and all_finite(gradients)
+        if self._models.sharded:
+            finite = self._world.sum([float(not finite)])[0] == 0.0
+        if finite:
+            return
+        if not self._left_out:
+            self._refuse_gradient()
+        drop_gradients(optimizer)
+
+    def _refuse_gradient(self) -> None:
+        if not self._computed:
+            self._stop_clock()
+            self._end_computing(None, 0.0)
+        try:
+            reports = self._gather_reports()
+        except Exception as error:
+            if not is_peer_failure(error):
+                raise
+            self._computed = False  # the optimizer will not take it
+            self._recover(error)
+            return
+        verdict = self._replica.judge(reports, gradient_is_finite=False)
+        again = verdict.action == "redo" and not self._group.begun and not self._scales_itself
+        if again:
+            self._replica.redo(reports, self._now())
+            self._undo()
+        elif self.options.numbers == "stop":
+            self._undo()
+            raise NumbersError(f"{verdict.message}; model and optimizer are as before the step")
+        else:
+            self._left_out = True  # finish_step() says so
+
+    def _undo(self) -> None:
+        """The step under way, and those before it whose gradients are still accumulating: the lost ones' part of them
+        is lost, too."""
+        self._rate.restore()
+        self._models.undo()
+        self._close_step()
+        if self._group.beginning and self._group.begun:
+            words = "to the first of the batches that were being accumulated"
+            self._tell(self._replica.roll_back(self._group.beginning, words, self._now()))
+        self._abandon()
+        self._group.end()
+
+    def _abandon(self) -> None:
+        if self._replica.phase != "between":
+            self._replica.abandon()
+
+    def _recover(self, error: BaseException) -> None:
+        taken = self._computed and self._synchronises
+        if taken:
+            self._measure()
+        self._rate.restore()
+        bad = self._recovery.recover(error, taken)
+        self._close_step()
+        self._group.end()
+        if bad and self.options.on_bad_sample == "stop":
+            raise bad[0]
+        self._skip_samples(bad)
+
+    def _give_up_sample(self, error: Exception) -> None:
+        """It would fail wherever it is dealt to: so all hear of it before anybody goes on."""
+        if isinstance(error, SampleError) and self._world.size == 1 and self.options.on_bad_sample == "skip":
+            self._undo()
+            self._skip_samples([error])
+        elif isinstance(error, SampleError) and self._world.size > 1 and self._recovery.is_possible:
+            self._recovery.bad_sample = error
+            self._recover(error)
+        else:
+            raise error
+
+    def _skip_samples(self, bad: list[SampleError]) -> None:
+        """The same on all workers. The samples count as used, and the mean is over the others."""
+        for error in bad:
+            epoch, position = error.place
+            self._source.skip(epoch, position)  # type: ignore[union-attr]
+            words = f"position {position} of epoch {epoch}: {str(error).splitlines()[0]}"
+            self._tell([EventRecord(self.step, self._now(), "skipped", self._replica.workers[0].id, words)])
+
+    def _adopt(self, events: list[_core.EventRecord]) -> None:
+        if self._source is not None:
+            self._open_trace(go_on=True)  # the first worker may be another one now
+        self._tell(events)
+
+    def _note(self, record: _core.StepRecord) -> None:
+        self._record = StepRecord.of(record, self._replica.workers)
+        self._trace.step(self._record)
+
+    def _tell(self, events: list[Any]) -> None:
+        for one in events:
+            self._trace.event(EventRecord(one.step, one.seconds, one.event, one.worker, one.words))
+
+    def _now(self) -> float:
+        return time.perf_counter() - self._began
+
+    @property
+    def _awaits_backward(self) -> bool:
+        return self._share is not None and not self._computed
+
+    @property
+    def _my_count(self) -> int:
+        return self._share.counts[self._world.rank] if self._share is not None else 0
