@@ -50,7 +50,7 @@ def main():
     LOG.write_text("")
     # A tree that was configured for the tests stays so; a new one needs no test library.
     fresh = not (ROOT / "build/dev/CMakeCache.txt").exists()
-    lean = {"ISOCHRON_TESTS": "OFF", "ISOCHRON_BENCHMARKS": "OFF", "ISOCHRON_PYTHON": "OFF"} if fresh else {}
+    lean = {"ISOCHRON_TESTS": "OFF", "ISOCHRON_PYTHON": "OFF"} if fresh else {}
     try:
         configure("dev", LOG, ISOCHRON_WERROR="ON", **lean)
         build("dev", LOG, sys.argv[1:])

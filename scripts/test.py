@@ -114,8 +114,12 @@ class Stage:
     def compile(self, *targets):
         werror = "OFF" if self.preset in WITHOUT_WERROR else "ON"
         try:
-            build.configure(self.preset, self.log, ISOCHRON_WERROR=werror, ISOCHRON_TESTS="ON",
-                            **({"ISOCHRON_PYTHON": "ON"} if self.preset == "dev" else {}))  # fmt: skip
+            options = {"ISOCHRON_WERROR": werror, "ISOCHRON_TESTS": "ON"}
+            if self.preset == "dev":
+                options["ISOCHRON_PYTHON"] = "ON"
+            if self.name == "full":
+                options["ISOCHRON_BENCHMARKS"] = "ON"
+            build.configure(self.preset, self.log, **options)
             build.build(self.preset, self.log, targets)
         except build.Failed as failure:
             raise StageFailed(str(failure)) from None
