@@ -63,11 +63,11 @@ function(isochron_gtest name)
 endfunction()
 
 # isochron_gtest_parts(PROGRAM QUICK FILTERS...): the cases that FILTERS name are for `make test`, the others for `make
-# check`. One at a time, since each starts several processes.
+# check`. Each starts several processes: the quick ones share the cores with one other test, the others with none.
 function(isochron_gtest_parts program)
   cmake_parse_arguments(arg "" "" "QUICK" ${ARGN})
   list(JOIN arg_QUICK ":" quick)
-  isochron_gtest(${program}.quick COMMAND ${program}_test --gtest_filter=${quick} PROPERTIES RUN_SERIAL ON)
+  isochron_gtest(${program}.quick COMMAND ${program}_test --gtest_filter=${quick} PROPERTIES PROCESSORS 2)
   isochron_gtest(${program}.full FULL COMMAND ${program}_test --gtest_filter=-${quick} PROPERTIES RUN_SERIAL ON)
 endfunction()
 

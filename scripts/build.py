@@ -22,7 +22,8 @@ class Failed(Exception):
 
 
 def configure(preset, log, **options):
-    command = ["cmake", "--preset", preset, "--log-level=WARNING", *(f"-D{key}={value}" for key, value in options.items())]
+    settings = [f"-D{name}={value}" for name, value in options.items()]
+    command = ["cmake", "--preset", preset, "--log-level=WARNING", *settings]
     with log.open("a") as file:
         if subprocess.run(command, cwd=ROOT, stdout=file, stderr=file).returncode:
             raise Failed("configuring failed")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The demonstration: four unequal workers on this machine train a small CNN, with equal batches and with isochron in turn.
+# The demonstration: four unequal workers on this machine train a small CNN, with equal batches and with isochron.
 set -eu
 cd "$(dirname "$0")/.."
 
