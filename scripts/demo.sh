@@ -7,8 +7,8 @@ echo "Training a small CNN on Fashion-MNIST on four unequal workers, with equal 
 if [ -x build/dev/bin/isochron-worker ]; then
   echo "This takes about 2 minutes."
 else
-  echo "The first time it installs what is missing and builds the program, which takes about 5 minutes on two cores; the"
-  echo "training takes 2 more."
+  echo "The first time it installs what is missing and builds the program, which takes about 4 minutes on two cores;"
+  echo "the training takes 2 more."
 fi
 scripts/setup.sh build
 scripts/build.py isochron isochron-worker
