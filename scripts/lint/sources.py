@@ -50,6 +50,7 @@ def changed():
 def units():
     """As the dev preset compiles them; what it does not compile stands alone."""
     found = []
+    known = {ROOT / path for path in tracked("*.cc")}
     for entry in json.loads((ROOT / "build/dev/compile_commands.json").read_text()):
         arguments = shlex.split(entry["command"])
         # Without precompiled headers: every source includes what it uses, and another compiler cannot read them.
@@ -60,8 +61,7 @@ def units():
         arguments = [argument for argument in arguments if argument not in ("-Winvalid-pch", "-fpch-preprocess")]
         file = pathlib.Path(entry["file"])
         names = INCLUDE.findall(file.read_text()) if file.name.startswith("unity_") and file.exists() else [file]
-        ours = [path.relative_to(ROOT) for path in map(pathlib.Path, names)
-                if path.is_relative_to(ROOT) and not path.is_relative_to(ROOT / "build")]  # fmt: skip
+        ours = [path.relative_to(ROOT) for path in map(pathlib.Path, names) if path in known]
         if ours:
             found.append(Unit(file, arguments, ours))
     return found
