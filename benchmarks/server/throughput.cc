@@ -41,13 +41,13 @@ void meet(Channel& channel) {
   channel.wait(requests, "meeting");
 }
 
-// All pieces in flight at once, as the client does.
+// All chunks in flight at once, as the client does.
 void copy(Channel& channel, const at::Tensor& tensor, int from) {
   std::vector<MPI_Request> requests;
   auto* const bytes = static_cast<char*>(tensor.mutable_data_ptr());
   const auto size = static_cast<std::int64_t>(tensor.nbytes());
-  for (std::int64_t at = 0; at < size; at += kPieceBytes) {
-    const int length = static_cast<int>(std::min(kPieceBytes, size - at));
+  for (std::int64_t at = 0; at < size; at += isochron::kChunkBytes) {
+    const int length = static_cast<int>(std::min(isochron::kChunkBytes, size - at));
     MPI_Request& request = requests.emplace_back(MPI_REQUEST_NULL);
     if (channel.rank() == from) {
       MPI_Isend(bytes + at, length, MPI_BYTE, 1 - from, 1, channel.expected(), &request);
@@ -67,11 +67,11 @@ struct Times {
 void time_server(Channel& channel, ParameterClient& client, const at::Tensor& parameter, Times& times, int round) {
   if (channel.rank() == 0) {
     times.pull.push_back(seconds_of([&] {
-      client.start_pull(0, 0);
+      client.start_pull({.iteration = round});
       client.finish_pull();
     }));
     at::Tensor(parameter).mutable_grad() = at::ones_like(parameter);
-    const Push push{.from = {.worker = 0, .iteration = round, .last = 1}, .rate = 1.0};
+    const isochron::PushHeader push{.from = {.worker = 0, .iteration = round, .last = 1}, .rate = 1.0};
     times.push.push_back(seconds_of([&] {
       client.begin_push(push, {0.01}, /*only_finite=*/false);
       client.finish_push();
@@ -99,14 +99,14 @@ int main(int count, char** words) {
   const at::Tensor parameter = at::zeros({static_cast<std::int64_t>(megabytes * 1e6 / 4)}).requires_grad_();
   const torch::optim::SGD optimizer({parameter}, torch::optim::SGDOptions(0.01));
   const Layout layout = make_layout({{parameter}}, 1);
-  ParameterServer::Pieces pieces;
-  for (std::size_t i = 0; channel.rank() == 1 && i < layout.pieces.size(); ++i) {
-    const at::Tensor values = at::zeros({layout.pieces[i].size()});
-    pieces.emplace(i, ServedPiece(values, shard_optimizer(optimizer, 0, values, 0), false));
+  ParameterServer::Chunks chunks;
+  for (std::size_t i = 0; channel.rank() == 1 && i < layout.chunks.size(); ++i) {
+    const at::Tensor values = at::zeros({layout.chunks[i].size()});
+    chunks.emplace(i, ServedChunk(values, shard_optimizer(optimizer, 0, values, 0), {}));
   }
   Times times;
   {
-    ParameterServer server(channel, std::move(pieces), nullptr);
+    ParameterServer server(channel, std::move(chunks), {});
     ParameterClient client(channel, layout, {{.rank = 1}});
     const at::Tensor buffer = at::ones({parameter.numel()});
     for (int round = 0; round < repeats; ++round) {

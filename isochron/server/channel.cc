@@ -6,7 +6,6 @@
 #include "isochron/comm/backoff.h"
 #include "isochron/comm/mpi_call.h"
 #include "isochron/comm/ulfm.h"
-#include "isochron/server/protocol.h"
 
 namespace isochron::server {
 namespace {
@@ -106,30 +105,36 @@ void Channel::wait(std::vector<MPI_Request>& requests, const std::string& what, 
   });
 }
 
-std::string Channel::ask(const Peer& desk, const std::string& words) {
+std::string Channel::ask(const Peer& coordinator, const std::string& report) {
   const std::string what = "asking for work";
   std::vector<MPI_Request> requests(1, MPI_REQUEST_NULL);
   return failing_for_all(what, requests, [&] {
     check_mpi(
         MPI_Isend(
-            words.data(), static_cast<int>(words.size()), MPI_BYTE, desk.rank, kDeskTag, requests_, requests.data()),
+            report.data(),
+            static_cast<int>(report.size()),
+            MPI_BYTE,
+            coordinator.rank,
+            kReportTag,
+            requests_,
+            requests.data()),
         "MPI_Isend");
     int found = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
     const auto answered = [&] {
-      check_mpi(MPI_Improbe(desk.rank, kDeskReplyTag, expected_, &found, &message, &status), "MPI_Improbe");
+      check_mpi(MPI_Improbe(coordinator.rank, kAssignmentTag, expected_, &found, &message, &status), "MPI_Improbe");
       return found != 0;
     };
     if (!wait_until(answered, 3 * timeout_)) {
-      throw timed_out(what, 3 * timeout_, {desk});
+      throw timed_out(what, 3 * timeout_, {coordinator});
     }
     int size = 0;
     MPI_Get_count(&status, MPI_BYTE, &size);
     std::string answer(static_cast<std::size_t>(size), '\0');
     check_mpi(MPI_Mrecv(answer.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
     if (!wait_until([&] { return all_ended(requests); }, timeout_)) {
-      throw timed_out(what, timeout_, {desk});
+      throw timed_out(what, timeout_, {coordinator});
     }
     return answer;
   });

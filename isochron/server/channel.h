@@ -16,6 +16,17 @@
 
 namespace isochron::server {
 
+// Requests come on a communicator of their own, where servers look for anything from anybody; all that is expected by
+// its receiver (gradients, answers, values, assignments) goes over a second one. Tags of requests:
+inline constexpr int kPushTag = 1;
+inline constexpr int kPullTag = 2;
+inline constexpr int kReportTag = 3;
+// Tags of what is expected:
+inline constexpr int kGradientTag = 1;
+inline constexpr int kAnswerTag = 2;
+inline constexpr int kAssignmentTag = 3;
+inline constexpr int kFirstValuesTag = 16;  // plus the number of the chunk
+
 class Channel {
  public:
   // Collective over `members`, which is duplicated. `timeout` is that of every wait.
@@ -33,9 +44,9 @@ class Channel {
   // Until all have ended; `partners`, by request, are those with whom, or nothing. Throws TimeoutError, which names
   // the partners of requests that have not ended, or PeerLostError.
   void wait(std::vector<MPI_Request>& requests, const std::string& what, const std::vector<Peer>& partners = {});
-  // Sends `words` as a request to the desk of a server and waits for what it answers: three times the usual time-out,
-  // since the desk itself looks after those whom others wait for.
-  std::string ask(const Peer& desk, const std::string& words);
+  // Sends a report to the coordinator's rank and waits for the assignment, both as bytes: three times the usual time-out,
+  // since the coordinator itself looks after those whom others wait for.
+  std::string ask(const Peer& coordinator, const std::string& report);
 
   // Ends the use of the communicators, on all ranks.
   void fail();

@@ -19,15 +19,6 @@ bool is_finite(const at::Tensor& gradient) {
   return std::isfinite(gradient.sum().item<double>()) || gradient.isfinite().all().item<bool>();
 }
 
-std::vector<at::Tensor> make_strips(const Layout& layout) {
-  std::vector<at::Tensor> strips;
-  strips.reserve(layout.strips.size());
-  for (const Strip& strip : layout.strips) {
-    strips.push_back(at::empty({strip.elements}, at::TensorOptions(strip.type)));
-  }
-  return strips;
-}
-
 }  // namespace
 
 // PyTorch calls it when a parameter's gradient is complete.
@@ -45,69 +36,62 @@ ParameterClient::ParameterClient(Channel& channel, Layout layout, std::vector<Pe
     : channel_(&channel),
       layout_(std::move(layout)),
       servers_(std::move(servers)),
-      values_(make_strips(layout_)),
-      gradients_(make_strips(layout_)),
-      pulls_(layout_.pieces.size()),
-      pushes_(layout_.pieces.size()),
-      leaving_(layout_.pieces.size()),
-      answers_(layout_.pieces.size()),
-      missing_(layout_.pieces.size()),
+      values_(layout_.make_strips()),
+      gradients_(layout_.make_strips()),
+      pulls_(layout_.chunks.size()),
+      pushes_(layout_.chunks.size()),
+      leaving_(layout_.chunks.size()),
+      answers_(layout_.chunks.size()),
+      missing_(layout_.chunks.size()),
       has_gradient_(layout_.slots.size()) {
   adopt_parameters();
   for (std::size_t slot = 0; slot < layout_.slots.size(); ++slot) {
-    pieces_of_.push_back(layout_.pieces_of(layout_.slots[slot]));
-    torch::autograd::impl::set_post_acc_grad_hooks(layout_.slots[slot].parameter, std::make_unique<Hook>(*this, slot));
+    chunks_of_.push_back(layout_.chunks_of(slot));
+    torch::autograd::impl::set_post_acc_grad_hooks(layout_.parameters[slot], std::make_unique<Hook>(*this, slot));
   }
 }
 
 ParameterClient::~ParameterClient() {
-  for (const Slot& slot : layout_.slots) {
-    torch::autograd::impl::set_post_acc_grad_hooks(slot.parameter, nullptr);
+  for (const at::Tensor& parameter : layout_.parameters) {
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
   }
 }
 
 void ParameterClient::adopt_parameters() {
   const at::NoGradGuard no_grad;
-  for (const Slot& slot : layout_.slots) {
-    const at::Tensor view = part(values_, slot);
-    view.copy_(slot.parameter);
-    if (slot.parameter.device().is_cpu()) {
-      at::Tensor(slot.parameter).set_data(view);
+  for (std::size_t slot = 0; slot < layout_.slots.size(); ++slot) {
+    at::Tensor parameter = layout_.parameters[slot];
+    const at::Tensor view = layout_.slot_of(values_, slot);
+    view.copy_(parameter);
+    if (parameter.device().is_cpu()) {
+      parameter.set_data(view);
     }
   }
 }
 
-at::Tensor ParameterClient::part(const std::vector<at::Tensor>& strips, std::size_t piece) const {
-  const Piece& at = layout_.pieces[piece];
-  return strips[at.strip].narrow(0, at.first, at.size());
-}
-
-at::Tensor ParameterClient::part(const std::vector<at::Tensor>& strips, const Slot& slot) const {
-  return strips[slot.strip].narrow(0, slot.first, slot.parameter.numel()).view(slot.parameter.sizes());
-}
-
-void ParameterClient::start_pull(WorkerId worker, std::int64_t rounds) {
+void ParameterClient::start_pull(PullHeader pull) {
   pulling_from_.clear();
-  for (std::size_t piece = 0; piece < layout_.pieces.size(); ++piece) {
-    pulls_[piece] = {.piece = static_cast<std::int64_t>(piece), .worker = worker, .rounds = rounds};
-    const at::Tensor values = part(values_, piece);
-    pulling_from_.insert(pulling_from_.end(), 2, server_of(piece));
+  for (std::size_t chunk = 0; chunk < layout_.chunks.size(); ++chunk) {
+    pull.chunk = static_cast<std::int64_t>(chunk);
+    pulls_[chunk] = encode(pull);
+    const at::Tensor values = layout_.chunk_of(values_, chunk);
+    pulling_from_.insert(pulling_from_.end(), 2, server_of(chunk));
     check_mpi(
         MPI_Irecv(
             values.mutable_data_ptr(),
             static_cast<int>(values.nbytes()),
             MPI_BYTE,
-            server_of(piece).rank,
-            kFirstValuesTag + static_cast<int>(piece),
+            server_of(chunk).rank,
+            kFirstValuesTag + static_cast<int>(chunk),
             channel_->expected(),
             &pulling_.emplace_back(MPI_REQUEST_NULL)),
         "MPI_Irecv");
     check_mpi(
         MPI_Isend(
-            &pulls_[piece],
-            sizeof(Pull),
+            pulls_[chunk].data(),
+            static_cast<int>(pulls_[chunk].size()),
             MPI_BYTE,
-            server_of(piece).rank,
+            server_of(chunk).rank,
             kPullTag,
             channel_->requests(),
             &pulling_.emplace_back(MPI_REQUEST_NULL)),
@@ -118,26 +102,28 @@ void ParameterClient::start_pull(WorkerId worker, std::int64_t rounds) {
 void ParameterClient::finish_pull() {
   channel_->wait(pulling_, "pulling parameters", pulling_from_);
   const at::NoGradGuard no_grad;
-  for (const Slot& slot : layout_.slots) {
-    if (!slot.parameter.device().is_cpu()) {
-      at::Tensor(slot.parameter).copy_(part(values_, slot), /*non_blocking=*/true);
+  for (std::size_t slot = 0; slot < layout_.slots.size(); ++slot) {
+    at::Tensor parameter = layout_.parameters[slot];
+    if (!parameter.device().is_cpu()) {
+      parameter.copy_(layout_.slot_of(values_, slot), /*non_blocking=*/true);
     }
   }
 }
 
-void ParameterClient::begin_push(const Push& push, const std::vector<double>& rates, bool only_finite) {
+void ParameterClient::begin_push(const PushHeader& push, const std::vector<double>& rates, bool only_finite) {
   ISO_CHECK(!pushing_, "a push begins before the last one has ended");
   std::ranges::fill(missing_, std::size_t{0});
-  for (const auto& pieces : pieces_of_) {
-    for (const std::size_t piece : pieces) {
-      ++missing_[piece];
+  for (const auto& chunks : chunks_of_) {
+    for (const std::size_t chunk : chunks) {
+      ++missing_[chunk];
     }
   }
   has_gradient_.assign(layout_.slots.size(), false);
-  for (std::size_t piece = 0; piece < pushes_.size(); ++piece) {
-    pushes_[piece] = push;
-    pushes_[piece].piece = static_cast<std::int64_t>(piece);
-    pushes_[piece].rate *= rates[layout_.strips[layout_.pieces[piece].strip].group];
+  PushHeader header = push;
+  for (std::size_t chunk = 0; chunk < pushes_.size(); ++chunk) {
+    header.chunk = static_cast<std::int64_t>(chunk);
+    header.rate = push.rate * rates[layout_.strips[layout_.chunks[chunk].strip].group];
+    pushes_[chunk] = encode(header);
   }
   only_finite_ = only_finite;
   finite_ = true;
@@ -151,23 +137,23 @@ void ParameterClient::take_gradient(std::size_t slot) {
     return;
   }
   try {
-    take(slot, layout_.slots[slot].parameter.grad());
+    take(slot, layout_.parameters[slot].grad());
   } catch (...) {
     failure_ = std::current_exception();  // autograd cannot take it
   }
 }
 
-// Pieces that lie within one parameter leave from its gradient as it is; where several meet, they are joined in the
+// Chunks that lie within one parameter leave from its gradient as it is; where several meet, they are joined in the
 // strip.
 void ParameterClient::take(std::size_t slot_number, const at::Tensor& gradient) {
   const at::NoGradGuard no_grad;
-  const Slot& slot = layout_.slots[slot_number];
-  const at::Tensor flat = usable(gradient, layout_.strips[slot.strip].type);
-  for (const std::size_t number : pieces_of_[slot_number]) {
-    const Piece& piece = layout_.pieces[number];
-    const std::int64_t first = std::max(piece.first, slot.first);
-    const std::int64_t size = std::min(piece.last, slot.first + slot.parameter.numel()) - first;
-    if (flat.defined() && size == piece.size()) {
+  const ParameterSlot& slot = layout_.slots[slot_number];
+  const at::Tensor flat = usable(gradient, layout_.types[slot.strip]);
+  for (const std::size_t number : chunks_of_[slot_number]) {
+    const Chunk& chunk = layout_.chunks[number];
+    const std::int64_t first = std::max(chunk.first, slot.first);
+    const std::int64_t size = std::min(chunk.last, slot.last) - first;
+    if (flat.defined() && size == chunk.size()) {
       leaving_[number] = flat.narrow(0, first - slot.first, size);
       continue;
     }
@@ -177,7 +163,7 @@ void ParameterClient::take(std::size_t slot_number, const at::Tensor& gradient) 
     } else {
       place.zero_();
     }
-    leaving_[number] = part(gradients_, number);
+    leaving_[number] = layout_.chunk_of(gradients_, number);
   }
   count_in(slot_number);
 }
@@ -197,26 +183,34 @@ at::Tensor ParameterClient::usable(const at::Tensor& gradient, at::ScalarType ty
 void ParameterClient::count_in(std::size_t slot) {
   has_gradient_[slot] = true;
   std::vector<std::size_t> complete;
-  for (const std::size_t piece : pieces_of_[slot]) {
-    if (--missing_[piece] == 0) {
-      complete.push_back(piece);
+  for (const std::size_t chunk : chunks_of_[slot]) {
+    if (--missing_[chunk] == 0) {
+      complete.push_back(chunk);
     }
   }
   if (!failure_) {  // else move_to() sends them
-    std::ranges::for_each(complete, [this](std::size_t piece) { send(piece); });
+    std::ranges::for_each(complete, [this](std::size_t chunk) { send(chunk); });
   }
 }
 
-void ParameterClient::send(std::size_t piece) {
-  const at::Tensor& gradient = leaving_[piece];
-  const int rank = server_of(piece).rank;
-  pushing_to_.insert(pushing_to_.end(), 3, server_of(piece));
+void ParameterClient::send(std::size_t chunk) {
+  const at::Tensor& gradient = leaving_[chunk];
+  const int rank = server_of(chunk).rank;
+  pushing_to_.insert(pushing_to_.end(), 3, server_of(chunk));
   const auto next = [this] { return &requests_.emplace_back(MPI_REQUEST_NULL); };
   check_mpi(
-      MPI_Irecv(&answers_[sent_now_], sizeof(PushAnswer), MPI_BYTE, rank, kAnswerTag, channel_->expected(), next()),
+      MPI_Irecv(answers_[sent_now_].data(), kPushAnswerBytes, MPI_BYTE, rank, kAnswerTag, channel_->expected(), next()),
       "MPI_Irecv");
   check_mpi(
-      MPI_Isend(&pushes_[piece], sizeof(Push), MPI_BYTE, rank, kPushTag, channel_->requests(), next()), "MPI_Isend");
+      MPI_Isend(
+          pushes_[chunk].data(),
+          static_cast<int>(pushes_[chunk].size()),
+          MPI_BYTE,
+          rank,
+          kPushTag,
+          channel_->requests(),
+          next()),
+      "MPI_Isend");
   check_mpi(
       MPI_Isend(
           gradient.const_data_ptr(),
@@ -238,14 +232,15 @@ ParameterClient::Pushed ParameterClient::finish_push() {
   }
   for (std::size_t slot = 0; slot < layout_.slots.size(); ++slot) {
     if (!has_gradient_[slot]) {
-      take(slot, layout_.slots[slot].parameter.grad());
+      take(slot, layout_.parameters[slot].grad());
     }
   }
   channel_->wait(requests_, "pushing a gradient", pushing_to_);
   pushing_to_.clear();
   forget_push();
   Pushed pushed{.finite = finite_};
-  for (const PushAnswer& answer : answers_) {
+  for (const auto& bytes : answers_) {
+    const auto answer = decode<PushAnswer>({bytes.data(), bytes.size()});
     pushed.staleness = std::max(pushed.staleness, answer.staleness);
     sent_ += answer.staleness >= 0 ? 1 : 0;
   }
@@ -259,21 +254,21 @@ void ParameterClient::abandon() {
 }
 
 void ParameterClient::forget_push() {
-  leaving_.assign(layout_.pieces.size(), {});
+  leaving_.assign(layout_.chunks.size(), {});
   pushing_ = false;
 }
 
 void ParameterClient::move_to(Channel& channel, const std::vector<int>& server_of, std::vector<Peer> servers) {
   channel_ = &channel;
   servers_ = std::move(servers);
-  for (std::size_t piece = 0; piece < layout_.pieces.size(); ++piece) {
-    layout_.pieces[piece].server = server_of[piece];
+  for (std::size_t chunk = 0; chunk < layout_.chunks.size(); ++chunk) {
+    layout_.chunks[chunk].server = server_of[chunk];
   }
   failure_ = nullptr;
   sent_now_ = 0;
-  for (std::size_t piece = 0; pushing_ && piece < layout_.pieces.size(); ++piece) {
-    if (missing_[piece] == 0) {
-      send(piece);
+  for (std::size_t chunk = 0; pushing_ && chunk < layout_.chunks.size(); ++chunk) {
+    if (missing_[chunk] == 0) {
+      send(chunk);
     }
   }
 }

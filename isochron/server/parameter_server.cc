@@ -1,7 +1,6 @@
 #include "isochron/server/parameter_server.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -17,21 +16,6 @@ constexpr std::size_t kMostIncoming = 16;  // gradients that are received at the
 constexpr Backoff kBackoff{.max_sleep = std::chrono::microseconds(2000)};
 constexpr auto kBetweenChecks = std::chrono::milliseconds(100);
 
-template <class Value>
-Value from_bytes(const std::string& bytes) {
-  ISO_CHECK(bytes.size() == sizeof(Value), "a request of another length");
-  Value value;
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return value;
-}
-
-template <class Value>
-std::string as_bytes(const Value& value) {
-  std::string bytes(sizeof value, '\0');
-  std::memcpy(bytes.data(), &value, sizeof value);
-  return bytes;
-}
-
 bool has_ended(MPI_Request& request) {
   int ended = 0;
   check_mpi(MPI_Test(&request, &ended, MPI_STATUS_IGNORE), "MPI_Test");
@@ -40,8 +24,11 @@ bool has_ended(MPI_Request& request) {
 
 }  // namespace
 
-ParameterServer::ParameterServer(Channel& channel, Pieces pieces, Desk* desk)
-    : channel_(channel), pieces_(std::move(pieces)), desk_(desk), thread_([this] { run(); }) {
+ParameterServer::ParameterServer(Channel& channel, Chunks chunks, Coordination coordination)
+    : channel_(channel),
+      chunks_(std::move(chunks)),
+      coordination_(std::move(coordination)),
+      thread_([this] { run(); }) {
 }
 
 ParameterServer::~ParameterServer() {
@@ -75,8 +62,8 @@ void ParameterServer::resume() {
 
 std::int64_t ParameterServer::applied() const {
   std::int64_t applied = 0;
-  for (const auto& [number, piece] : pieces_) {
-    applied += piece.updates();
+  for (const auto& [number, chunk] : chunks_) {
+    applied += chunk.ledger().updates();
   }
   return applied;
 }
@@ -113,8 +100,8 @@ void ParameterServer::serve() {
     active |= finish_sends();
     active |= take_request();
     const auto now = Clock::now();
-    if (desk_ != nullptr && now - checked > kBetweenChecks) {
-      desk_->check_patience();
+    if (coordination_.coordinator != nullptr && now - checked > kBetweenChecks) {
+      check_patience();
       checked = now;
     }
     if (active) {
@@ -132,6 +119,7 @@ bool ParameterServer::wait_while_paused() {
     changed_.notify_all();
     changed_.wait(lock, [this] { return !pause_wanted_ || stop_; });
     paused_ = false;
+    heard_ = Clock::now();
   }
   return !stop_;
 }
@@ -153,10 +141,10 @@ bool ParameterServer::take_request() {
   check_mpi(MPI_Mrecv(bytes.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
   switch (status.MPI_TAG) {
     case kPushTag:
-      receive_gradient(status.MPI_SOURCE, from_bytes<Push>(bytes));
+      receive_gradient(status.MPI_SOURCE, decode<PushHeader>(bytes));
       break;
     case kPullTag:
-      answer(status.MPI_SOURCE, from_bytes<Pull>(bytes));
+      answer(status.MPI_SOURCE, decode<PullHeader>(bytes));
       break;
     default:
       hear(status.MPI_SOURCE, bytes);
@@ -164,8 +152,8 @@ bool ParameterServer::take_request() {
   return true;
 }
 
-void ParameterServer::receive_gradient(int rank, const Push& push) {
-  const at::Tensor& values = pieces_.at(push.piece).values();
+void ParameterServer::receive_gradient(int rank, const PushHeader& push) {
+  const at::Tensor& values = chunks_.at(push.chunk).values();
   Incoming& incoming = incoming_.emplace_back(Incoming{.push = push, .rank = rank});
   if (auto& spare = spare_[values.scalar_type()]; spare.empty()) {
     incoming.gradient = at::empty({largest(values.scalar_type())}, values.options());
@@ -185,11 +173,11 @@ void ParameterServer::receive_gradient(int rank, const Push& push) {
       "MPI_Irecv");
 }
 
-// Elements of a buffer that holds the gradient of every piece of the type.
+// Elements of a buffer that holds the gradient of every chunk of the type.
 std::int64_t ParameterServer::largest(at::ScalarType type) const {
   std::int64_t elements = 0;
-  for (const auto& [number, piece] : pieces_) {
-    elements = std::max(elements, piece.values().scalar_type() == type ? piece.values().numel() : 0);
+  for (const auto& [number, chunk] : chunks_) {
+    elements = std::max(elements, chunk.values().scalar_type() == type ? chunk.values().numel() : 0);
   }
   return elements;
 }
@@ -211,34 +199,52 @@ bool ParameterServer::finish_gradients() {
 }
 
 void ParameterServer::answer(const Incoming& incoming) {
-  ServedPiece& piece = pieces_.at(incoming.push.piece);
-  const std::int64_t staleness = piece.apply(incoming.push, incoming.gradient.narrow(0, 0, piece.values().numel()));
+  const PushHeader& push = incoming.push;
+  ServedChunk& chunk = chunks_.at(push.chunk);
+  const std::int64_t staleness = chunk.apply(push, incoming.gradient.narrow(0, 0, chunk.values().numel()));
   if (staleness >= 0) {
-    note(incoming.push.from);
+    note(push.from);
   }
-  send(incoming.rank, kAnswerTag, as_bytes(PushAnswer{.piece = incoming.push.piece, .staleness = staleness}));
+  const PushAnswer answer{.chunk = push.chunk, .iteration = push.from.iteration, .staleness = staleness};
+  send(incoming.rank, kAnswerTag, encode(answer));
 }
 
-void ParameterServer::answer(int rank, const Pull& pull) {
+void ParameterServer::answer(int rank, const PullHeader& pull) {
   Outgoing& outgoing = outgoing_.emplace_back();
-  outgoing.values = pieces_.at(pull.piece).pull(pull.worker, pull.rounds);
+  outgoing.values = chunks_.at(pull.chunk).pull(pull);
   check_mpi(
       MPI_Isend(
           outgoing.values.const_data_ptr(),
           static_cast<int>(outgoing.values.nbytes()),
           MPI_BYTE,
           rank,
-          kFirstValuesTag + static_cast<int>(pull.piece),
+          kFirstValuesTag + static_cast<int>(pull.chunk),
           channel_.expected(),
           &outgoing.request),
       "MPI_Isend");
 }
 
-void ParameterServer::hear(int rank, const std::string& words) {
-  ISO_CHECK(desk_ != nullptr, "words for a desk that is elsewhere");
-  for (Desk::Reply& reply : desk_->hear(rank, words)) {
-    send(reply.rank, kDeskReplyTag, std::move(reply.words));
+void ParameterServer::hear(int rank, const std::string& report) {
+  ISO_CHECK(coordination_.coordinator != nullptr, "a report for a coordinator that is elsewhere");
+  heard_ = Clock::now();
+  for (const Coordinator::Reply& reply : coordination_.coordinator->hear(rank, decode<IterationReport>(report))) {
+    send(reply.rank, kAssignmentTag, encode(reply.assignment));
   }
+}
+
+void ParameterServer::check_patience() const {
+  const std::vector<int> ranks = coordination_.coordinator->late();
+  if (ranks.empty() || Clock::now() - heard_ < 2 * channel_.timeout()) {
+    return;
+  }
+  std::vector<Peer> late;
+  std::string words =
+      "workers have waited for twice the time-out of " + std::to_string(channel_.timeout().count()) + " ms for";
+  for (const int rank : ranks) {
+    late.push_back(coordination_.peers[static_cast<std::size_t>(rank)]);
+    words += " rank " + std::to_string(rank) + " on " + late.back().host;
+  }
+  throw TimeoutError(words, late);
 }
 
 void ParameterServer::note(const Provenance& from) {

@@ -1,4 +1,4 @@
-// The thread that serves this process's pieces of the parameters, and the desk if it is here.
+// The thread that serves this process's chunks of the parameters, and the coordinator if it is here.
 //
 // It takes requests from anybody in the order in which they come. A gradient is received straight into a buffer and
 // applied when it is complete; values are sent from where they lie. With nothing to do it looks again after a pause
@@ -20,35 +20,28 @@
 #include <ATen/core/Tensor.h>
 #include <mpi.h>
 
+#include "isochron/core/dispatch/coordinator.h"
+#include "isochron/core/dispatch/messages.h"
 #include "isochron/server/channel.h"
-#include "isochron/server/layout.h"
-#include "isochron/server/protocol.h"
-#include "isochron/server/served_piece.h"
+#include "isochron/server/served_chunk.h"
 
 namespace isochron::server {
 
-// What a server does beside serving parameters: the caller's own protocol. All calls come from the server's thread.
-class Desk {
- public:
-  struct Reply {
-    int rank = 0;
-    std::string words;
-  };
-
-  virtual ~Desk() = default;
-  // Somebody's words; whom to answer, and what.
-  virtual std::vector<Reply> hear(int rank, const std::string& words) = 0;
-  // Called now and then; throws if somebody has kept the others waiting for too long.
-  virtual void check_patience() = 0;
+// The job's coordinator, on the server that has it; reports come and assignments go in the server's thread. Whoever
+// keeps the others waiting for twice the time-out is late: those at work may themselves wait for a server that does not
+// answer, which they notice first.
+struct Coordination {
+  Coordinator* coordinator = nullptr;
+  std::vector<Peer> peers;  // by rank
 };
 
 class ParameterServer {
  public:
   // By their numbers in the layout.
-  using Pieces = std::map<std::int64_t, ServedPiece>;
+  using Chunks = std::map<std::int64_t, ServedChunk>;
 
-  // `channel` and `desk`, if any, must outlive this. It begins paused.
-  ParameterServer(Channel& channel, Pieces pieces, Desk* desk);
+  // `channel` and the coordinator, if any, must outlive this. It begins paused.
+  ParameterServer(Channel& channel, Chunks chunks, Coordination coordination);
   ParameterServer(const ParameterServer&) = delete;
   ParameterServer& operator=(const ParameterServer&) = delete;
   ~ParameterServer();
@@ -58,13 +51,13 @@ class ParameterServer {
   void resume();
   // For good.
   void stop();
-  Pieces& pieces() { return pieces_; }
-  // Gradients that were applied, pieces counted one by one.
+  Chunks& chunks() { return chunks_; }
+  // Gradients that were applied, chunks counted one by one.
   std::int64_t applied() const;
-  // The updates of which some piece arrived here since the last call of forget_arrivals().
+  // The updates of which some chunk arrived here since the last call of forget_arrivals().
   const std::vector<Provenance>& arrivals() const { return arrivals_; }
   void forget_arrivals() { arrivals_.clear(); }
-  // Before the first resume(): those of a server whose pieces this one has.
+  // Before the first resume(): those of a server whose chunks this one has.
   void take_over(std::vector<Provenance> arrivals) { arrivals_ = std::move(arrivals); }
 
   // Why it ended; null if it did not.
@@ -73,7 +66,7 @@ class ParameterServer {
  private:
   using Clock = std::chrono::steady_clock;
   struct Incoming {
-    Push push;
+    PushHeader push;
     int rank = 0;
     at::Tensor gradient;
     MPI_Request request = MPI_REQUEST_NULL;
@@ -91,18 +84,20 @@ class ParameterServer {
   bool take_request();
   bool finish_gradients();
   bool finish_sends();
-  void receive_gradient(int rank, const Push& push);
+  void receive_gradient(int rank, const PushHeader& push);
   std::int64_t largest(at::ScalarType type) const;
   void answer(const Incoming& incoming);
-  void answer(int rank, const Pull& pull);
-  void hear(int rank, const std::string& words);
+  void answer(int rank, const PullHeader& pull);
+  void hear(int rank, const std::string& report);
+  void check_patience() const;
   void note(const Provenance& from);
   void send(int rank, int tag, std::string bytes);
   void drain();
 
   Channel& channel_;
-  Pieces pieces_;
-  Desk* const desk_;
+  Chunks chunks_;
+  const Coordination coordination_;
+  Clock::time_point heard_ = Clock::now();  // of the coordinator's workers
   std::list<Incoming> incoming_;
   std::list<Outgoing> outgoing_;
   std::map<at::ScalarType, std::vector<at::Tensor>> spare_;  // buffers for gradients

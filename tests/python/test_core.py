@@ -75,43 +75,67 @@ def test_samples_are_dealt_once_and_the_ledger_proves_it():
         sampler.samples(20, 24)
 
 
-def test_a_dispatcher_gives_every_sample_to_one_worker_within_the_bound():
-    dispatcher = _core.Dispatcher([_core.Worker(0), _core.Worker(1)], 8, bound=1, policy="uniform")
-    dispatcher.open(20)
-    dispatcher.ask(0)
-    dispatcher.ask(1)
-    first, second = dispatcher.take_orders()
-    assert [(one.worker, one.first, one.last, one.lead) for one in (first, second)] == [(0, 0, 4, 0), (1, 4, 8, 0)]
-    assert dispatcher.finish(0, 4, 1.0, 1.0, 0.1) == (0, 4)
-    dispatcher.ask(0)
-    (again,) = dispatcher.take_orders()
+def report(sequence, **fields):
+    made = _core.IterationReport()
+    made.sequence = sequence
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+def finished(sequence, **fields):
+    return report(sequence, finished=True, batch=4, **{"seconds": 1.0, **fields})
+
+
+def test_a_coordinator_gives_every_sample_to_one_worker_within_the_bound():
+    coordinator = _core.Coordinator([_core.Worker(0), _core.Worker(1)], 8, bound=1, policy="uniform")
+    assert coordinator.hear(1, report(0)) == []  # before it has opened
+    ((rank, early),) = coordinator.open(0, 20, 7)
+    assert (rank, early.first, early.last, early.lead) == (1, 0, 4, 0)
+    ((_, first),) = coordinator.hear(0, report(0))
+    assert (first.first, first.last, first.batch) == (4, 8, 4)
+    ((_, again),) = coordinator.hear(0, finished(1, loss=2.5))
     assert (again.first, again.last, again.iteration, again.lead) == (8, 12, 1, 1)
-    dispatcher.finish(0, 4, 1.0, 1.0, 0.1)
-    dispatcher.ask(0)
-    assert dispatcher.take_orders() == [] and not dispatcher.meeting  # it would be 2 ahead
-    dispatcher.finish(1, 4, 3.0, 1.0, 0.1)
-    assert [one.worker for one in dispatcher.take_orders()] == [0]
-    assert dispatcher.slowest == 1 and dispatcher.position == 16
-    dispatcher.close()  # nothing new is begun
-    dispatcher.finish(0, 4, 1.0, 1.0, 0.1)
-    dispatcher.ask(0)
-    dispatcher.ask(1)
-    assert dispatcher.take_orders() == [] and dispatcher.meeting and dispatcher.position == 16
-    dispatcher.dismiss()
-    other = _core.Dispatcher(
-        [_core.Worker(0), _core.Worker(1)], 8, bound=None, position=16, state=dispatcher.state(), policy="uniform"
+    (record,) = again.records
+    assert (record.step, record.position, record.loss, record.workers[0].id) == (7, 4, 2.5, 0)
+    assert coordinator.hear(0, finished(2)) == [] and coordinator.late == [1]  # it would be 2 ahead
+    assert [rank for rank, _ in coordinator.hear(1, finished(1, seconds=3.0))] == [0, 1]
+    assert coordinator.hear(0, finished(3, stop=1)) == []  # nothing new is begun
+    replies = coordinator.hear(1, finished(2))
+    assert [(rank, one.barrier, one.stopping, one.last) for rank, one in replies] == [
+        (0, True, True, 20), (1, True, True, 20)]  # fmt: skip
+    barrier = replies[0][1]
+    other = _core.Coordinator(
+        [_core.Worker(0), _core.Worker(1)], 8, bound=None, position=16, state=barrier.controller, policy="uniform"
     )
-    assert other.decision.step == dispatcher.decision.step > 0 and other.position == 16
+    other.open(0, 20, 0)
+    ((_, after),) = other.hear(0, report(0))
+    assert after.decision.step == barrier.decision.step > 0 and after.first == 16
     with pytest.raises(isochron.InvariantError, match="without a claim"):
-        other.finish(0, 4, 1.0, 1.0, 0.1)
+        other.hear(1, finished(0))
+
+
+def test_messages_are_bytes_and_other_bytes_are_refused():
+    sent = finished(3, loss=float("inf"), non_finite="ü", warm=False)
+    got = _core.IterationReport.decode(sent.encode())
+    assert (got.sequence, got.loss, got.non_finite, got.warm, got.batch) == (3, float("inf"), "ü", False, 4)
+    for bad in (b"", sent.encode()[:-1], sent.encode() + b"x", b"\xff" * 200):
+        with pytest.raises(isochron.Error, match="a message cannot be read"):
+            _core.IterationReport.decode(bad)
 
 
 def test_rates_and_clocks_of_updates():
-    clocks = _core.ClockTable()
-    clocks.join(0)
-    clocks.join(1)
-    clocks.pull(0)
-    assert [clocks.push(1), clocks.push(1), clocks.push(0)] == [0, 0, 2]
+    ledger = _core.ShardLedger("none")
+
+    def push(worker, iteration):
+        header = _core.PushHeader()
+        header.worker, header.iteration = worker, iteration
+        return ledger.take(header).staleness
+
+    pull = _core.PullHeader()
+    ledger.pull(pull)
+    assert [push(1, 0), push(1, 1), push(0, 0)] == [0, 0, 2]
+    assert push(0, 0) == -1 and ledger.updates == 3  # it was there already
     # 6 of the 4 samples that an equal share of 8 among 2 would be; 3 updates of others between.
     assert _core.push_factor("batch-linear+staleness", batch=6, global_batch=8, workers=2, staleness=3) == 1.5 / 4
     assert _core.asynchronous_momentum(0.9, 4) == pytest.approx(0.6)  # 1 - 4 * 0.1

@@ -1,7 +1,6 @@
 """Ports that workers open: what strangers say there, and that it neither ends nor delays anything."""
 
 import contextlib
-import json
 import random
 import socket
 import threading
@@ -11,6 +10,7 @@ import pytest
 
 import isochron
 from isochron import door, job_key
+from isochron._core import Failure
 from isochron.served import wire
 from isochron.served.alarm import Alarm
 from isochron.served.network import Sockets
@@ -54,8 +54,8 @@ class Pair:
     def check_that_the_worker_gets_in(self):
         link = self.second.connect(0)
         assert self.come.wait(TIMEOUT)
-        link.send({"do": "pull"})
-        assert self.links[0].receive() == {"do": "pull"}
+        link.send(wire.Kind.PULL, b"header")
+        assert self.links[0].receive() == (wire.Kind.PULL, b"header")
         link.close()
 
     def close(self):
@@ -294,9 +294,10 @@ def test_workers_of_one_host_share_a_key_by_a_file_for_them_alone(tmp_path, monk
 
 def hostile_frames():
     chance = random.Random(11)
-    yield from (frame(text) for text in (DEEP, b"\xff", b"[]", b"{", b"", json.dumps("words").encode()))
-    yield b"\xff\xff\xff\xff"
-    yield frame(b"x" * 100)[:50]
+    yield from (frame(text) for text in (DEEP, b"\xff", b"[]", b"{", b""))
+    yield b"\xff\xff\xff\xff\1"
+    yield bytes(4) + b"\0"  # no kind
+    yield (100).to_bytes(4, "big") + b"\1" + b"x" * 50
     for _ in range(50):
         yield chance.randbytes(chance.randrange(1, 300))
 
@@ -314,17 +315,17 @@ def test_frames_that_are_none_are_errors_that_name_the_sender():
 
 
 class Nowhere:
-    """A network whose only link brings one request."""
+    """A network whose only link brings one frame, again and again."""
 
-    def __init__(self, request):
-        self.request = request
+    def __init__(self, frame):
+        self.frame = frame
         self.seat = wire.Seat(3, "there", "", 0)
 
     def serve(self, answer):
         answer(self)
 
     def receive(self, patient=False):
-        return self.request
+        return self.frame
 
     def close(self, orderly=True):
         pass
@@ -334,10 +335,36 @@ class NoShard:
     def buffers(self):
         return []
 
+    def pull(self, *arguments):
+        raise AssertionError("a request that cannot be read was served")
 
-@pytest.mark.parametrize("request_", [{}, {"do": None}, {"do": "push"}, {"do": "push", "push": 3},
-                                      {"do": "alarm", "failure": {}}, {"do": "alarm"}])  # fmt: skip
-def test_requests_that_make_no_sense_ring_the_alarm_with_the_senders_name(request_):
+
+@pytest.mark.parametrize(
+    "said",
+    [(kind, message) for kind in (wire.Kind.PUSH, wire.Kind.FAILURE) for message in (b"", b"\xff" * 99, DEEP)],
+    ids=lambda said: f"{said[0].name}, {len(said[1])} bytes",
+)
+def test_requests_that_make_no_sense_ring_the_alarm_with_the_senders_name(said):
     alarm = Alarm(5.0)
-    Server(Nowhere(request_), NoShard(), None, alarm)
-    assert alarm.failure is not None and "rank 3 on there" in alarm.failure.words, alarm.failure
+    Server(Nowhere(said), NoShard(), None, alarm)
+    assert alarm.failure is not None and "rank 3 on there" in alarm.failure.text, alarm.failure
+
+
+@pytest.mark.parametrize("kind", [wire.Kind.REPORT, wire.Kind.PULL, wire.Kind.ANSWER, wire.Kind.VALUES])
+def test_requests_that_nobody_serves_are_answered_with_a_failure(kind):
+    answers = []
+
+    class Once(Nowhere):
+        def receive(self, patient=False):
+            if answers:
+                raise isochron.PeerLostError("it has left", [3])
+            return self.frame
+
+        def send(self, kind, message=b"", bodies=None):
+            answers.append((kind, message))
+
+    alarm = Alarm(5.0)
+    Server(Once((kind, b"\xff" * 7)), NoShard(), None, alarm)
+    ((answered, message),) = answers
+    assert answered is wire.Kind.FAILURE and "rank 3 on there" in Failure.decode(message).text
+    assert alarm.failure is not None and "rank 3 on there" in alarm.failure.text

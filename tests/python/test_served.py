@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 
 import isochron
-from isochron._core import Dispatcher, Ledger, Worker
+from isochron._core import Coordinator, IterationReport, Ledger, Worker, lay_out
 from isochron.options import SharedOptions
 from isochron.served import wire
 from isochron.served.alarm import Alarm
+from isochron.served.coordination import Coordination
 from isochron.served.course import Course, Place, Together
-from isochron.served.desk import Desk
-from isochron.served.layout import make_layout
-from isochron.served.messages import Report
 from ranks import ENVIRONMENT
 
 
@@ -28,23 +26,25 @@ def test_it_brings_no_framework_along():
 
 
 def test_shares_are_equal_and_cover_everything():
-    layout = make_layout([[("f8", 8, 10), ("f4", 4, 7), ("f8", 8, 1)], [("f8", 8, 3)]], 3)
-    strips = [(strip.group, strip.kind, strip.elements) for strip in layout.strips]
+    layout = lay_out([[("f8", 8, 10), ("f4", 4, 7), ("f8", 8, 1)], [("f8", 8, 3)]], 3)
+    strips = [(strip.group, strip.type, strip.elements) for strip in layout.strips]
     assert strips == [(0, "f8", 11), (0, "f4", 7), (1, "f8", 3)]
     slots = [(slot.strip, slot.first, slot.last) for slot in layout.slots]
     assert slots == [(0, 0, 10), (1, 0, 7), (0, 10, 11), (2, 0, 3)]
-    assert [layout.slice_of(0, shard) for shard in range(3)] == [(0, 3), (3, 7), (7, 11)]
-    assert sum(layout.shard_size(shard) for shard in range(3)) == 11 * 8 + 7 * 4 + 3 * 8
+    # 140 bytes, cut at 46 and 93.
+    chunks = [(chunk.server, chunk.strip, chunk.first, chunk.last) for chunk in layout.chunks]
+    assert chunks == [(0, 0, 0, 5), (1, 0, 5, 11), (1, 1, 0, 1), (2, 1, 1, 7), (2, 2, 0, 3)]
+    assert [layout.server_bytes(shard) for shard in range(3)] == [40, 52, 48]
 
 
-def test_frames_carry_words_and_numbers():
+def test_frames_carry_messages_and_numbers():
     ends = socket.create_server(("127.0.0.1", 0))
     with ends, socket.create_connection(ends.getsockname()) as link:
         client = wire.Connection(link, wire.Seat(0, "here", "", 0), 10.0)
         server = wire.Connection(ends.accept()[0], wire.Seat(1, "there", "", 0), 10.0)
         numbers = np.arange(5, dtype=np.float64).view(np.uint8)
-        client.send({"do": "push"}, [numbers[:24], numbers[24:]])
-        assert server.receive(patient=True) == {"do": "push"}
+        client.send(wire.Kind.PUSH, b"header", [numbers[:24], numbers[24:]])
+        assert server.receive(patient=True) == (wire.Kind.PUSH, b"header")
         into = np.zeros(40, np.uint8)
         server.receive_into([into[:8], into[8:]])
         assert into.view(np.float64).tolist() == [0, 1, 2, 3, 4]
@@ -55,37 +55,50 @@ def test_frames_carry_words_and_numbers():
         server.close()
 
 
-def test_who_keeps_the_desk_waiting_is_named():
-    seats = [wire.Seat(rank, f"host-{rank}", "", 0) for rank in range(2)]
-    alarm = Alarm(timeout=0.1)
-    dispatcher = Dispatcher([Worker(0), Worker(1)], 6, bound=0, policy="uniform")
-    desk = Desk(dispatcher, [0, 1], seats, alarm)
-    desk.open(0, 6, 0)
-    order = desk.ask(0, Report(), lambda: None)
+class Asking:
+    """Of a coordinator of two workers, as those at ranks 0 and 1."""
+
+    def __init__(self, timeout, global_batch, **options):
+        seats = [wire.Seat(rank, f"host-{rank}", "", 0) for rank in range(2)]
+        coordinator = Coordinator([Worker(0), Worker(1)], global_batch, **options)
+        self.coordination = Coordination(coordinator, seats, Alarm(timeout))
+        self._reports = [0, 0]
+
+    def ask(self, rank, **fields):
+        report = IterationReport()
+        report.sequence = self._reports[rank]
+        self._reports[rank] += 1
+        for name, value in fields.items():
+            setattr(report, name, value)
+        return self.coordination.ask(rank, report, lambda: None)
+
+
+def test_who_keeps_the_coordinator_waiting_is_named():
+    asking = Asking(0.1, 6, bound=0, policy="uniform")
+    asking.coordination.open(0, 6, 0)
+    order = asking.ask(0)
     assert (order.first, order.last) == (0, 3)
     with pytest.raises(isochron.TimeoutError, match="for rank 1 on host-1"):  # rank 0 must not begin another round
-        desk.ask(0, Report(finished=True, batch=3, seconds=1.0), lambda: None)
+        asking.ask(0, finished=True, batch=3, seconds=1.0)
 
 
 def test_who_leaves_in_the_middle_of_an_epoch_is_named():
-    seats = [wire.Seat(rank, f"host-{rank}", "", 0) for rank in range(2)]
-    desk = Desk(Dispatcher([Worker(0), Worker(1)], 6, bound=None), [0, 1], seats, Alarm(timeout=60.0))
-    desk.open(0, 3, 0)
-    assert desk.ask(0, Report(), lambda: None).last == 3
-    desk.leave(1)
+    asking = Asking(60.0, 6, bound=None)
+    asking.coordination.open(0, 3, 0)
+    assert asking.ask(0).last == 3
+    asking.coordination.leave(1)
     with pytest.raises(isochron.PeerLostError, match="rank 1 on host-1 closed the job in the middle of an epoch"):
-        desk.ask(0, Report(finished=True, batch=3, seconds=1.0), lambda: None)
+        asking.ask(0, finished=True, batch=3, seconds=1.0)
 
 
 @pytest.mark.parametrize("warm", [True, False])
 def test_a_time_in_which_something_was_compiled_does_not_count(warm):
-    seats = [wire.Seat(rank, f"host-{rank}", "", 0) for rank in range(2)]
-    desk = Desk(Dispatcher([Worker(0), Worker(1)], 12, bound=None), [0, 1], seats, Alarm(timeout=60.0))
-    desk.open(0, 1000, 0)
+    asking = Asking(60.0, 12, bound=None)
+    asking.coordination.open(0, 1000, 0)
     for rank in (0, 1):
-        assert desk.ask(rank, Report(), lambda: None).batch_sizes == [6, 6]
-    desk.ask(0, Report(finished=True, batch=6, seconds=9.0, warm=warm), lambda: None)
-    split = desk.ask(1, Report(finished=True, batch=6, seconds=1.0, warm=warm), lambda: None).batch_sizes
+        assert asking.ask(rank).decision.batch_sizes == [6, 6]
+    asking.ask(0, finished=True, batch=6, seconds=9.0, warm=warm)
+    split = asking.ask(1, finished=True, batch=6, seconds=1.0, warm=warm).decision.batch_sizes
     assert split[0] < split[1] if warm else split == [6, 6]
 
 
@@ -136,16 +149,15 @@ class Options(SharedOptions):
 
 def travel(threads, rank, size, options, epochs):
     """A worker's loop: a gradient of 1 for every sample's update."""
-    layout = make_layout([[("f8", 8, 10)]], size)
-    first, last = layout.slice_of(0, rank)
+    layout = lay_out([[("f8", 8, 10)]], size)
     place = Place(0, 0, 20, Ledger(20), 0)
-    updaters = [Descent(np.zeros(last - first))]
+    updaters = [Descent(np.zeros(chunk.last - chunk.first)) for chunk in layout.chunks_on(rank)]
     workers = [Worker(id) for id in range(size)]
     course = Course(rank, workers, options, threads.together(rank), layout, updaters, place, b"")
     mine = 0
     while place.epoch < epochs:
         course.enter()
-        while not (order := course.next_order(0)).meet:
+        while not (order := course.next_order(0)).barrier:
             course.start_pull()
             course.finish_pull()
             course.computed(1.0, 1.0, 0.0)
@@ -159,7 +171,7 @@ def travel(threads, rank, size, options, epochs):
 
 
 @pytest.mark.parametrize(("sync", "staleness"), [("asp", None), ("ssp", 0)])
-def test_workers_travel_from_meeting_to_meeting(sync, staleness):
+def test_workers_travel_from_barrier_to_barrier(sync, staleness):
     options = Options(global_batch=6, sync=sync, staleness=staleness, policy="uniform")
     options.validate()
     threads = Threads(3)

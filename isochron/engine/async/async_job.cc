@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
-#include <variant>
 
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -22,7 +20,6 @@
 #include "isochron/engine/async/peers.h"
 #include "isochron/engine/async/shard_state.h"
 #include "isochron/engine/usage.h"
-#include "isochron/io/run_log_reader.h"
 #include "isochron/server/shard_optimizer.h"
 
 namespace isochron {
@@ -129,24 +126,36 @@ void Job::Async::prepare(torch::nn::Module& model, torch::optim::Optimizer& opti
 void Job::Async::build() {
   server::Layout layout = server::make_layout(parameter_groups(*optimizer_), server_count());
   channel_.emplace(membership_->comm(), options_.timeout);
-  server::ParameterServer::Pieces pieces = my_pieces(layout);
-  spread_optimizer_state(*optimizer_, layout, pieces);
-  start_serving(std::move(pieces), std::move(controller_), ClaimPool(place_.position));
+  server::ParameterServer::Chunks chunks = my_chunks(layout);
+  spread_optimizer_state(*optimizer_, layout, chunks);
+  start_serving(std::move(chunks), std::move(controller_), ClaimPool(place_.position));
   client_.emplace(*channel_, std::move(layout), server_peers());
 }
 
-void Job::Async::start_serving(server::ParameterServer::Pieces pieces, Controller controller, ClaimPool claims) {
-  const bool has_desk = rank() == first_server();
+void Job::Async::start_serving(server::ParameterServer::Chunks chunks, Controller controller, ClaimPool claims) {
   roster_ = controller.roster().workers;
-  known_to_desk_ = std::ssize(known_news_);
-  if (has_desk) {
-    coordinator_ = std::make_unique<Coordinator>(
-        Dispatcher(std::move(controller), bound(), std::move(claims), rounds_), seats(), options_.timeout);
+  known_to_coordinator_ = std::ssize(known_records_);
+  if (rank() == first_server()) {
+    std::vector<std::optional<WorkerId>> workers(static_cast<std::size_t>(size()));
+    for (std::size_t rank = 0; std::cmp_less(rank, workers_); ++rank) {
+      workers[rank] = members_[rank].id;
+    }
+    coordinator_ =
+        std::make_unique<Coordinator>(Dispatcher(std::move(controller), bound(), std::move(claims), rounds_), workers);
   } else {
     controller_ = std::move(controller);
   }
-  if (has_desk || !pieces.empty()) {
-    server_.emplace(*channel_, std::move(pieces), coordinator_.get());
+  if (coordinator_ || !chunks.empty()) {
+    server_.emplace(
+        *channel_, std::move(chunks), server::Coordination{.coordinator = coordinator_.get(), .peers = peers_});
+  }
+}
+
+// While the server pauses, so that no report can have come yet.
+void Job::Async::open_coordinator() {
+  if (coordinator_) {
+    const auto early = coordinator_->open(place_.epoch, end_, next_record_);
+    ISO_CHECK(early.empty(), "a report came before the coordinator had opened");
   }
 }
 
@@ -155,41 +164,23 @@ std::vector<Peer> Job::Async::server_peers() const {
   return {first, first + server_count()};
 }
 
-server::ParameterServer::Pieces Job::Async::my_pieces(const server::Layout& layout) const {
+server::ParameterServer::Chunks Job::Async::my_chunks(const server::Layout& layout) const {
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> strips;
-  strips.reserve(layout.strips.size());
-  for (const server::Strip& strip : layout.strips) {
-    strips.push_back(at::empty({strip.elements}, at::TensorOptions(strip.type)));
+  const std::vector<at::Tensor> strips = layout.make_strips();
+  for (std::size_t slot = 0; slot < layout.slots.size(); ++slot) {
+    layout.slot_of(strips, slot).copy_(layout.parameters[slot]);
   }
-  for (const server::Slot& slot : layout.slots) {
-    strips[slot.strip].narrow(0, slot.first, slot.parameter.numel()).copy_(slot.parameter.flatten());
+  server::ParameterServer::Chunks chunks;
+  for (const std::size_t chunk : layout.chunks_on(rank() - first_server())) {
+    chunks.emplace(static_cast<std::int64_t>(chunk), serve(layout, chunk, layout.chunk_of(strips, chunk).clone()));
   }
-  server::ParameterServer::Pieces pieces;
-  for (std::size_t i = 0; i < layout.pieces.size(); ++i) {
-    const server::Piece& at = layout.pieces[i];
-    if (first_server() + at.server != rank()) {
-      continue;
-    }
-    pieces.emplace(
-        static_cast<std::int64_t>(i), serve(layout, i, strips[at.strip].narrow(0, at.first, at.size()).clone()));
-  }
-  return pieces;
+  return chunks;
 }
 
-server::ServedPiece Job::Async::serve(const server::Layout& layout, std::size_t piece, const at::Tensor& values) const {
+server::ServedChunk Job::Async::serve(const server::Layout& layout, std::size_t chunk, const at::Tensor& values) const {
   const std::int64_t corrected = options_.async.momentum_correction && !in_rounds() ? workers_ : 0;
-  const std::size_t group = layout.strips[layout.pieces[piece].strip].group;
-  return {values, server::shard_optimizer(*optimizer_, group, values, corrected), options_.async.rate.by_staleness};
-}
-
-std::vector<Seat> Job::Async::seats() const {
-  std::vector<Seat> seats;
-  for (int rank = 0; rank < size(); ++rank) {
-    const auto at = static_cast<std::size_t>(rank);
-    seats.push_back({.peer = peers_[at], .worker = rank < workers_ ? std::optional(members_[at].id) : std::nullopt});
-  }
-  return seats;
+  const std::size_t group = layout.strips[layout.chunks[chunk].strip].group;
+  return {values, server::shard_optimizer(*optimizer_, group, values, corrected), options_.async.rate};
 }
 
 void Job::Async::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
@@ -227,11 +218,9 @@ void Job::Async::enter() {
     const std::int64_t wanted = (meet_at_ - place_.epoch * sampler_->steps_per_epoch()) * options_.global_batch;
     end_ = std::clamp(wanted, place_.position, end_);
   }
-  known_news_.clear();
-  known_to_desk_ = 0;
-  if (coordinator_) {
-    coordinator_->open(place_.epoch, end_, next_record_);
-  }
+  known_records_.clear();
+  known_to_coordinator_ = 0;
+  open_coordinator();
   if (server_) {
     server_->resume();
   }
@@ -257,21 +246,20 @@ bool Job::Async::begin_step(Batch& batch) {
 bool Job::Async::next_batch(Batch& batch) {
   const int signal = signals_ ? StopSignal::received() : 0;
   report_.stop = signal != 0 ? 1 + signal : stop_wanted_ ? 1 : 0;
-  report_.trains = trains_;
+  report_.sequence = next_report_;
   asked_ = Clock::now();
-  NextWords words;
-  restore_state(
-      words,
-      State::parse(channel_->ask(peers_[static_cast<std::size_t>(first_server())], save_state(report_).serialize())));
+  const auto assignment =
+      decode<Assignment>(channel_->ask(peers_[static_cast<std::size_t>(first_server())], encode(report_)));
+  ++next_report_;
   report_ = {};
-  take_in(words);
-  if (words.meet) {
-    meet(words);
+  take_in(assignment);
+  if (assignment.barrier) {
+    meet(assignment);
     return false;
   }
   started_ = Clock::now();
   cpu_started_ = cpu_seconds();
-  client_->start_pull(my_id(), rounds_);
+  client_->start_pull(next_pull());
   torch::manual_seed(
       mix_key({options_.seed, static_cast<std::uint64_t>(place_.epoch), static_cast<std::uint64_t>(order_.first)}));
   batch = source_->take(place_, {.first = order_.first, .last = order_.last});
@@ -282,34 +270,32 @@ bool Job::Async::next_batch(Batch& batch) {
   return true;
 }
 
-void Job::Async::take_in(const NextWords& words) {
-  order_ = words;
-  rounds_ = in_rounds() ? words.iteration : 0;
-  decision_.batch_sizes = words.batch_sizes;
-  decision_.learning_rate_factor = words.rate_factor;
-  decision_.words = words.reason;
-  take_news(words.news);
-  if (!words.numbers.empty()) {
-    throw NumbersError(words.numbers);
+PullHeader Job::Async::next_pull() const {
+  return {.worker = my_id(), .iteration = iterations_, .rounds = rounds_};
+}
+
+void Job::Async::take_in(const Assignment& assignment) {
+  order_ = assignment;
+  rounds_ = in_rounds() ? assignment.iteration : 0;
+  decision_ = assignment.decision;
+  std::ranges::for_each(assignment.records, [this](const StepRecord& record) { take_record(record); });
+  if (!assignment.non_finite.empty()) {
+    throw NumbersError(assignment.non_finite);
   }
 }
 
-void Job::Async::take_news(const std::string& lines) {
-  std::istringstream stream(lines);
-  for (std::string line; std::getline(stream, line);) {
-    const auto record = std::get<StepRecord>(io::parse_run_log_line(line));
-    const WorkerStep& worker = record.workers.front();
-    ledger_->stage(
-        {.positions = {.first = record.position, .last = record.position + worker.batch}, .worker = worker.id});
-    ledger_->commit();
-    next_record_ = record.step + 1;
-    known_news_.push_back(line);
-    if (worker.id == my_id()) {
-      record_ = record;
-    }
-    if (options_.on_step) {
-      options_.on_step(record);
-    }
+void Job::Async::take_record(const StepRecord& record) {
+  const WorkerStep& worker = record.workers.front();
+  ledger_->stage(
+      {.positions = {.first = record.position, .last = record.position + worker.batch}, .worker = worker.id});
+  ledger_->commit();
+  next_record_ = record.step + 1;
+  known_records_.push_back(record);
+  if (worker.id == my_id()) {
+    record_ = record;
+  }
+  if (options_.on_step) {
+    options_.on_step(record);
   }
 }
 
@@ -340,12 +326,12 @@ bool Job::Async::backward(const Batch& batch, const LossOf& loss_of) {
 
 // The last backward pass of an iteration, in which the gradient leaves.
 void Job::Async::compute(const at::Tensor& loss, double share) {
-  const std::int64_t batch = order_.last - order_.first;
+  const std::int64_t batch = order_.batch();
   PushRate by_batch = options_.async.rate;
   by_batch.by_staleness = false;  // the servers know it
-  report_.rate_factor =
-      order_.rate_factor * (in_rounds() ? 1.0 : push_factor(by_batch, batch, options_.global_batch, workers_, 0));
-  const server::Push push{
+  report_.rate_factor = order_.decision.learning_rate_factor *
+                        (in_rounds() ? 1.0 : push_factor(by_batch, batch, options_.global_batch, workers_, 0));
+  const PushHeader push{
       .from =
           {.worker = my_id(),
            .iteration = iterations_,
@@ -354,6 +340,7 @@ void Job::Async::compute(const at::Tensor& loss, double share) {
            .first = order_.first,
            .last = order_.last},
       .round_samples = order_.round_samples,
+      .weight = in_rounds() ? static_cast<double>(batch) / static_cast<double>(order_.round_samples) : 1.0,
       .rate = report_.rate_factor};
   client_->begin_push(push, learning_rates(*optimizer_), options_.numbers != Numbers::kIgnore);
   torch::autograd::backward({loss * share}, {});
@@ -390,7 +377,7 @@ void Job::Async::finish_update() {
   const server::ParameterClient::Pushed pushed = client_->finish_push();
   const auto now = Clock::now();
   report_.finished = true;
-  report_.batch = order_.last - order_.first;
+  report_.batch = order_.batch();
   report_.warm = known_sizes_.add(report_.batch);
   report_.start = seconds_since_start(started_);
   report_.seconds = std::chrono::duration<double>(now - started_).count();
@@ -401,7 +388,7 @@ void Job::Async::finish_update() {
                               " to " + std::to_string(order_.last) + " of epoch " + std::to_string(place_.epoch) +
                               " is not finite (loss " + std::to_string(report_.loss) + ")";
     if (options_.numbers == Numbers::kStop) {
-      report_.numbers = words;
+      report_.non_finite = words;
     } else {
       warn(words + "; what is not counts as 0");
     }
@@ -412,7 +399,7 @@ void Job::Async::finish_update() {
 }
 
 // All hold nothing, and the servers have applied everything. Either all have met, or nobody has.
-void Job::Async::meet(const NextWords& words) {
+void Job::Async::meet(const Assignment& barrier) {
   come_together();
   if (!membership_->agree(true)) {
     throw PeerLostError("a worker was lost at a meeting", {});
@@ -423,9 +410,9 @@ void Job::Async::meet(const NextWords& words) {
   if (phase_ == Phase::kMeeting) {  // the second time, because somebody was lost
     return;
   }
-  stopping_ = words.stopping;
-  stop_signal_ = words.stop_signal;
-  place_.position = words.last;
+  stopping_ = barrier.stopping;
+  stop_signal_ = barrier.stop_signal;
+  place_.position = barrier.last;
   if (place_.position == sampler_->samples_per_epoch()) {
     ISO_CHECK(ledger_->complete(), "an epoch used some sample twice or not at all");
     ++place_.epoch;
@@ -438,7 +425,7 @@ void Job::Async::meet(const NextWords& words) {
 }
 
 void Job::Async::come_together() {
-  client_->start_pull(my_id(), rounds_);
+  client_->start_pull(next_pull());
   client_->finish_pull();
   pulled_at_ = seconds_since_start(Clock::now());
   membership_->group()->barrier()->wait();  // all have pulled
@@ -477,7 +464,7 @@ void Job::Async::check_counts() {
   counts_ = {.sent = static_cast<std::int64_t>(sums[0]), .applied = static_cast<std::int64_t>(sums[1])};
   ISO_CHECK(
       counts_.sent == counts_.applied,
-      "of " + std::to_string(counts_.sent) + " pieces of gradients " + std::to_string(counts_.applied) +
+      "of " + std::to_string(counts_.sent) + " chunks of gradients " + std::to_string(counts_.applied) +
           " were applied");
 }
 

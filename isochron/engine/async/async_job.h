@@ -1,15 +1,15 @@
-// What is behind a Job whose workers are not in step: parameters lie on servers (isochron/server), a desk on one of
-// them says who computes what next (coordinator.h), and every worker goes its own way from meeting to meeting.
+// What is behind a Job whose workers are not in step: parameters lie on servers (isochron/server), a coordinator on one
+// of them says who computes what next (core/dispatch), and every worker goes its own way from barrier to barrier.
 //
 // One iteration of a worker:
-//   a) it tells the desk that it is free, and what there is to say of the iteration before;
-//   b) the desk answers, at once or when SSP's bound permits, with positions of the epoch;
+//   a) it tells the coordinator that it is free, and what there is to say of the iteration before;
+//   b) the coordinator answers, at once or when SSP's bound permits, with positions of the epoch;
 //   c) it pulls the parameters from all servers, and prepares its samples meanwhile;
-//   d) forward; in backward every piece of the gradient leaves for its server as soon as it is complete;
+//   d) forward; in backward every chunk of the gradient leaves for its server as soon as it is complete;
 //   e) when all servers have applied the update, the iteration is finished: back to a).
 //
-// At a meeting nothing is under way: all pull the same parameters, running statistics are averaged, and everybody knows
-// which samples were used. async_job.cc has iterations and meetings, async_recovery.cc what happens when a worker or a
+// At a barrier nothing is under way: all pull the same parameters, running statistics are averaged, and everybody knows
+// which samples were used. async_job.cc has iterations and barriers, async_recovery.cc what happens when a worker or a
 // server is lost.
 #pragma once
 
@@ -23,8 +23,9 @@
 #include <string>
 #include <vector>
 
+#include "isochron/core/dispatch/coordinator.h"
+#include "isochron/core/dispatch/messages.h"
 #include "isochron/core/replica/known_sizes.h"
-#include "isochron/engine/async/coordinator.h"
 #include "isochron/engine/batch_source.h"
 #include "isochron/engine/job_driver.h"
 #include "isochron/engine/job_state.h"
@@ -96,17 +97,18 @@ class Job::Async final : public Job::Driver, private Member {
 
   // The parts of the job beside the group.
   void build();
-  // `controller` is the desk's where that is here.
-  void start_serving(server::ParameterServer::Pieces pieces, Controller controller, ClaimPool claims);
+  // `controller` is the coordinator's where that is here.
+  void start_serving(server::ParameterServer::Chunks chunks, Controller controller, ClaimPool claims);
   std::vector<Peer> server_peers() const;
-  server::ParameterServer::Pieces my_pieces(const server::Layout& layout) const;
-  std::vector<Seat> seats() const;
+  server::ParameterServer::Chunks my_chunks(const server::Layout& layout) const;
+  void open_coordinator();
+  PullHeader next_pull() const;
   void enter();
   bool next_batch(Batch& batch);
   void finish_update();
-  void take_in(const NextWords& words);
-  void take_news(const std::string& lines);
-  void meet(const NextWords& words);
+  void take_in(const Assignment& assignment);
+  void take_record(const StepRecord& record);
+  void meet(const Assignment& barrier);
   void come_together();
   void average_statistics();
   void check_counts();
@@ -119,7 +121,7 @@ class Job::Async final : public Job::Driver, private Member {
 
   // Recovery.
   struct Knowledge;
-  // One that the desk has not heard of.
+  // One that the coordinator has not heard of.
   bool has_update() const { return phase_ == Phase::kPushing || (phase_ == Phase::kFree && report_.finished); }
   WorldOptions world_options() const;
   void recover(const PeerError& error);
@@ -130,8 +132,8 @@ class Job::Async final : public Job::Driver, private Member {
   void settle_rounds(const std::vector<Knowledge>& all);
   void learn_what_was_used(const std::vector<Knowledge>& all);
   ClaimPool claims_left(const std::vector<Knowledge>& all) const;
-  std::vector<int> share_out_lost_pieces(const std::vector<Knowledge>& all);
-  server::ServedPiece serve(const server::Layout& layout, std::size_t piece, const at::Tensor& values) const;
+  std::vector<int> share_out_lost_chunks(const std::vector<Knowledge>& all);
+  server::ServedChunk serve(const server::Layout& layout, std::size_t chunk, const at::Tensor& values) const;
   Controller controller_of_survivors(const std::vector<Knowledge>& all) const;
 
   // Member: all survivors are where they are, and nobody needs another's state.
@@ -147,8 +149,8 @@ class Job::Async final : public Job::Driver, private Member {
   int workers_ = 0;              // the first so many ranks
   Worker self_;                  // whatever rank it has
   bool trains_;                  // or only serves parameters
-  Controller controller_;        // as it was when the desk took over
-  std::vector<Worker> roster_;   // of the desk's
+  Controller controller_;        // as it was when the coordinator took over
+  std::vector<Worker> roster_;   // of the coordinator's
   Decision decision_;            // as far as this worker knows
   std::optional<StopSignal> signals_;
   Clock::time_point began_;
@@ -156,13 +158,13 @@ class Job::Async final : public Job::Driver, private Member {
   torch::nn::Module* model_ = nullptr;
   torch::optim::Optimizer* optimizer_ = nullptr;
   std::optional<server::Channel> channel_;
-  std::unique_ptr<Coordinator> coordinator_;  // where the desk is
+  std::unique_ptr<Coordinator> coordinator_;  // on the first server
   std::optional<server::ParameterServer> server_;
   std::optional<server::ParameterClient> client_;
-  // In a recovery: the pieces that this process has, and what it knows.
-  server::ParameterServer::Pieces kept_;
-  std::vector<server::Provenance> kept_arrivals_;
-  std::vector<std::string> kept_news_;
+  // In a recovery: the chunks that this process has, and what it knows.
+  server::ParameterServer::Chunks kept_;
+  std::vector<Provenance> kept_arrivals_;
+  std::vector<StepRecord> kept_records_;
   std::string kept_learning_;
 
   std::optional<SavedJob> resumed_;  // until the dataset is known
@@ -172,14 +174,14 @@ class Job::Async final : public Job::Driver, private Member {
   std::unique_ptr<BatchSource> source_;
   SamplerState place_;
   std::int64_t meet_at_ = -1;
-  std::int64_t end_ = 0;                 // of the positions up to the coming meeting
-  std::vector<std::string> known_news_;  // lines, since the last meeting
-  std::ptrdiff_t known_to_desk_ = 0;     // so many when the desk began; its own follow
-  double pulled_at_ = 0.0;               // seconds since the start
+  std::int64_t end_ = 0;                     // of the positions up to the coming barrier
+  std::vector<StepRecord> known_records_;    // since the last barrier
+  std::ptrdiff_t known_to_coordinator_ = 0;  // so many when the coordinator began; its own follow
+  double pulled_at_ = 0.0;                   // seconds since the start
   KnownSizes known_sizes_{options_.device.is_cpu()};
 
   Phase phase_ = Phase::kMeeting;
-  NextWords order_;
+  Assignment order_;
   std::int64_t iterations_ = 0;  // of this worker
   std::int64_t rounds_ = 0;      // with bound 0: that are over, as far as this one knows
   std::int64_t samples_ = 0;     // it used since the last meeting
@@ -187,7 +189,8 @@ class Job::Async final : public Job::Driver, private Member {
   Clock::time_point started_;  // was told to begin
   Clock::time_point ready_;    // parameters and samples were there
   double cpu_started_ = 0.0;
-  FreeWords report_;
+  IterationReport report_;
+  std::int64_t next_report_ = 0;  // its number
 
   StepRecord record_;
   std::int64_t next_record_ = 0;

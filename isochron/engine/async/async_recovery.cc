@@ -1,19 +1,18 @@
 // When a worker or a server is lost. Everybody notices, since the channel fails for all, and comes here from wherever
 // it was: asking for work, pulling, pushing, or at a meeting.
 //
-//   a) It lets go of channel and servers, but keeps its pieces of the parameters and an update that is on its way.
+//   a) It lets go of channel and servers, but keeps its chunks of the parameters and an update that is on its way.
 //   b) The survivors shrink the group (membership.h) and tell one another what they know: which samples were used, who
 //      is at which, which updates have arrived at which server.
 //   c) An update of the lost one counts if some of it has arrived at a server that is left; otherwise its samples go
 //      back to the pool. So no sample is used twice, and none is left out.
-//   d) Pieces that lay on the lost one are shared out with the values that a survivor pulled last; what their optimizer
+//   d) Chunks that lay on the lost one are shared out with the values that a survivor pulled last; what their optimizer
 //      had learned is lost with it, as are updates since that pull.
 //   e) In rounds (bound 0), a round that was not over on all servers is left out by all and done again.
-//   f) A new desk goes on where the old one was, and updates on their way are sent again; servers leave out what they
-//      have.
+//   f) A new coordinator goes on where the old one was, and updates on their way are sent again; servers leave out what
+//      they have.
 #include <algorithm>
 #include <iterator>
-#include <sstream>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -39,28 +38,17 @@ struct Job::Async::Knowledge {
   std::int64_t holds_last = 0;
   std::int64_t rounds = 0;  // with bound 0: that are over
   double pulled_at = 0.0;
-  std::vector<std::int64_t> pieces;    // that it has
-  std::vector<std::int64_t> arrivals;  // worker, round, first and last position of updates that came to it
-  std::string news;                    // lines of records
-  std::string learning;                // of the controller, if the desk was here
+  std::vector<std::int64_t> chunks;  // that it has
+  std::vector<Provenance> arrivals;  // of updates that came to it
+  std::vector<StepRecord> records;   // that it knows
+  std::string learning;              // of the controller, if the coordinator was here
 
   Interval held() const { return {.first = holds_first, .last = holds_last}; }
 
-  void exchange(StateExchange& state) {
-    state.field("trains", trains);
-    state.field("met", met);
-    state.field("met_at", met_at);
-    state.field("stopping", stopping);
-    state.field("stop_signal", stop_signal);
-    state.field("worker", worker);
-    state.field("holds_first", holds_first);
-    state.field("holds_last", holds_last);
-    state.field("rounds", rounds);
-    state.field("pulled_at", pulled_at);
-    state.field("pieces", pieces);
-    state.field("arrivals", arrivals);
-    state.field("news", news);
-    state.field("learning", learning);
+  template <class Wire>
+  void exchange(Wire& wire) {
+    wire(trains, met, met_at, stopping, stop_signal, worker, holds_first, holds_last, rounds, pulled_at);
+    wire(chunks, arrivals, records, learning);
   }
 };
 
@@ -70,14 +58,6 @@ bool covers(const Ledger& ledger, const Interval& positions) {
   return std::ranges::any_of(ledger.intervals(), [&](const Interval& used) {
     return used.first <= positions.first && positions.last <= used.last;
   });
-}
-
-std::string joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) {
-    text += line + "\n";
-  }
-  return text;
 }
 
 }  // namespace
@@ -107,7 +87,7 @@ void Job::Async::recover(const PeerError& error) {
   }
 }
 
-// Returns those whom the desk has waited for in vain.
+// Returns those whom the coordinator has waited for in vain.
 std::vector<Peer> Job::Async::let_go() {
   std::vector<Peer> late;
   if (channel_) {
@@ -125,13 +105,13 @@ std::vector<Peer> Job::Async::let_go() {
         late = suspects_of(error);
       }
     }
-    kept_ = std::move(server_->pieces());
+    kept_ = std::move(server_->chunks());
     kept_arrivals_ = server_->arrivals();
     server_.reset();
   }
   if (coordinator_) {
-    kept_news_.assign(known_news_.begin(), known_news_.begin() + known_to_desk_);
-    std::ranges::copy(coordinator_->news(), std::back_inserter(kept_news_));
+    kept_records_.assign(known_records_.begin(), known_records_.begin() + known_to_coordinator_);
+    std::ranges::copy(coordinator_->records(), std::back_inserter(kept_records_));
     kept_learning_ = coordinator_->dispatcher().controller().state().serialize();
     rounds_ = in_rounds() ? coordinator_->dispatcher().clocks().slowest() : 0;
     coordinator_.reset();
@@ -141,7 +121,7 @@ std::vector<Peer> Job::Async::let_go() {
 
 Job::Async::Knowledge Job::Async::knowledge() {
   Knowledge mine{.trains = trains_, .worker = my_id(), .rounds = rounds_, .pulled_at = pulled_at_};
-  mine.met = phase_ == Phase::kMeeting || order_.meet;
+  mine.met = phase_ == Phase::kMeeting || order_.barrier;
   mine.met_at = order_.last;
   mine.stopping = order_.stopping || stopping_;
   mine.stop_signal = std::max(order_.stop_signal, stop_signal_);
@@ -149,24 +129,20 @@ Job::Async::Knowledge Job::Async::knowledge() {
     mine.holds_first = order_.first;
     mine.holds_last = order_.last;
   }
-  for (const auto& [number, piece] : kept_) {
-    mine.pieces.push_back(number);
-    mine.rounds = std::max(mine.rounds, piece.rounds());
+  for (const auto& [number, chunk] : kept_) {
+    mine.chunks.push_back(number);
+    mine.rounds = std::max(mine.rounds, chunk.ledger().rounds());
   }
-  for (const server::Provenance& from : kept_arrivals_) {
-    mine.arrivals.insert(
-        mine.arrivals.end(), {static_cast<std::int64_t>(from.worker), from.round, from.first, from.last});
-  }
-  mine.news = joined(kept_news_.size() > known_news_.size() ? kept_news_ : known_news_);
+  mine.arrivals = kept_arrivals_;
+  mine.records = kept_records_.size() > known_records_.size() ? kept_records_ : known_records_;
   mine.learning = kept_learning_;
   return mine;
 }
 
 void Job::Async::take_up(const Settlement& settlement) {
-  Knowledge mine = knowledge();
   std::vector<Knowledge> all;
-  for (const std::string& text : all_gather(membership_->group(), save_state(mine).serialize())) {
-    restore_state(all.emplace_back(), State::parse(text));
+  for (const std::string& bytes : all_gather(membership_->group(), encode(knowledge()))) {
+    all.push_back(decode<Knowledge>(bytes));
   }
   change_members(settlement, all);
   Controller controller = controller_of_survivors(all);
@@ -176,29 +152,27 @@ void Job::Async::take_up(const Settlement& settlement) {
   }
   settle_rounds(all);
   learn_what_was_used(all);
-  const std::vector<int> server_of = share_out_lost_pieces(all);
+  const std::vector<int> server_of = share_out_lost_chunks(all);
   const auto met = std::ranges::find_if(all, &Knowledge::met);
   channel_.emplace(membership_->comm(), options_.timeout);
   start_serving(std::exchange(kept_, {}), std::move(controller), met == all.end() ? claims_left(all) : ClaimPool());
   if (server_) {
     server_->take_over(std::exchange(kept_arrivals_, {}));
   }
-  kept_news_.clear();
+  kept_records_.clear();
   kept_learning_.clear();
-  if (coordinator_ && met == all.end()) {
-    coordinator_->open(place_.epoch, end_, next_record_);
+  if (met == all.end()) {
+    open_coordinator();
   }
   if (server_) {
     server_->resume();
   }
   client_->move_to(*channel_, server_of, server_peers());
   if (met != all.end()) {
-    NextWords words;
-    words.meet = true;
-    words.last = met->met_at;
-    words.stopping = met->stopping;
-    words.stop_signal = met->stop_signal;
-    meet(words);
+    Assignment barrier{.barrier = true, .last = met->met_at};
+    barrier.stopping = met->stopping;
+    barrier.stop_signal = met->stop_signal;
+    meet(barrier);
     if (coordinator_) {
       coordinator_->dispatcher().begin(ClaimPool(place_.position));
     }
@@ -237,11 +211,11 @@ void Job::Async::settle_rounds(const std::vector<Knowledge>& all) {
     return;
   }
   rounds_ = std::ranges::max(all, {}, &Knowledge::rounds).rounds;
-  for (auto& [number, piece] : kept_) {
-    piece.finish_rounds(rounds_);
-    piece.restart_round();
+  for (auto& [number, chunk] : kept_) {
+    chunk.finish_rounds(rounds_);
+    chunk.ledger().restart_round();
   }
-  std::erase_if(kept_arrivals_, [this](const server::Provenance& from) { return from.round >= rounds_; });
+  std::erase_if(kept_arrivals_, [this](const Provenance& from) { return from.round >= rounds_; });
   if (!has_update() || order_.iteration < rounds_) {
     return;
   }
@@ -255,34 +229,29 @@ void Job::Async::settle_rounds(const std::vector<Knowledge>& all) {
   phase_ = Phase::kFree;
 }
 
-// Records that somebody has, and updates that came to a server without a record, since the desk is lost.
+// Records that somebody has, and updates that came to a server without a record, since the coordinator is lost.
 void Job::Async::learn_what_was_used(const std::vector<Knowledge>& all) {
-  const auto& most = std::ranges::max(all, {}, [](const Knowledge& one) { return std::ranges::count(one.news, '\n'); });
-  std::istringstream lines(most.news);
-  const std::size_t known = known_news_.size();
-  std::size_t number = 0;
-  for (std::string line; std::getline(lines, line); ++number) {
-    if (number >= known) {
-      take_news(line);
-    }
+  const auto most = std::ranges::max_element(all, {}, [](const Knowledge& one) { return one.records.size(); });
+  for (std::size_t number = known_records_.size(); number < most->records.size(); ++number) {
+    take_record(most->records[number]);
   }
   const auto is_held = [&](const Interval& positions) {
     return std::ranges::any_of(all, [&](const Knowledge& one) { return one.held() == positions; });
   };
   for (const Knowledge& one : all) {
-    for (std::size_t i = 0; i + 3 < one.arrivals.size(); i += 4) {
-      const bool is_over = !in_rounds() || one.arrivals[i + 1] < rounds_;
-      const Interval positions{.first = one.arrivals[i + 2], .last = one.arrivals[i + 3]};
+    for (const Provenance& from : one.arrivals) {
+      const bool is_over = !in_rounds() || from.round < rounds_;
+      const Interval positions{.first = from.first, .last = from.last};
       if (is_over && !covers(*ledger_, positions) && !is_held(positions)) {
         StepRecord record{.step = next_record_, .epoch = place_.epoch, .position = positions.first};
-        record.workers = {{.id = static_cast<WorkerId>(one.arrivals[i]), .batch = positions.size()}};
+        record.workers = {{.id = from.worker, .batch = positions.size()}};
         record.staleness = 0;
-        take_news(to_json(record) + "\n");
+        take_record(record);
       }
     }
   }
   if (phase_ == Phase::kFree && report_.finished && covers(*ledger_, {.first = order_.first, .last = order_.last})) {
-    report_ = {};  // the desk had it
+    report_ = {};  // the coordinator had it
   }
 }
 
@@ -310,13 +279,13 @@ ClaimPool Job::Async::claims_left(const std::vector<Knowledge>& all) const {
   return pool;
 }
 
-// By piece: the server that has it from now on.
-std::vector<int> Job::Async::share_out_lost_pieces(const std::vector<Knowledge>& all) {
+// By chunk: the server that has it from now on.
+std::vector<int> Job::Async::share_out_lost_chunks(const std::vector<Knowledge>& all) {
   const server::Layout& layout = client_->layout();
-  std::vector<int> server_of(layout.pieces.size(), -1);
+  std::vector<int> server_of(layout.chunks.size(), -1);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    for (const std::int64_t piece : all[rank].pieces) {
-      server_of[static_cast<std::size_t>(piece)] = static_cast<int>(rank) - first_server();
+    for (const std::int64_t chunk : all[rank].chunks) {
+      server_of[static_cast<std::size_t>(chunk)] = static_cast<int>(rank) - first_server();
     }
   }
   const auto freshest = std::ranges::max_element(all, {}, &Knowledge::pulled_at);
@@ -327,25 +296,24 @@ std::vector<int> Job::Async::share_out_lost_pieces(const std::vector<Knowledge>&
       continue;
     }
     server_of[i] = static_cast<int>(lost++ % server_count());
-    const server::Piece& piece = layout.pieces[i];
-    const at::Tensor values = client_->values()[piece.strip].narrow(0, piece.first, piece.size()).clone();
+    const at::Tensor values = layout.chunk_of(client_->values(), i).clone();
     c10d::BroadcastOptions from;
     from.rootRank = root;
     std::vector<at::Tensor> tensors{values};
     membership_->group()->broadcast(tensors, from)->wait();
     if (first_server() + server_of[i] == rank()) {
-      kept_.emplace(static_cast<std::int64_t>(i), serve(layout, i, values)).first->second.begin_at(rounds_);
+      kept_.emplace(static_cast<std::int64_t>(i), serve(layout, i, values)).first->second.ledger().begin_at(rounds_);
     }
   }
   if (lost > 0) {
     warn(
         std::to_string(lost) + " of " + std::to_string(server_of.size()) +
-        " pieces of the parameters are lost; they go on as " + members_[static_cast<std::size_t>(root)].name +
+        " chunks of the parameters are lost; they go on as " + members_[static_cast<std::size_t>(root)].name +
         " pulled them last, and what the optimizer had learned of them starts anew");
   }
   client_->forget_sent();
-  for (auto& [number, piece] : kept_) {
-    piece.forget_updates();
+  for (auto& [number, chunk] : kept_) {
+    chunk.ledger().forget_updates();
   }
   return server_of;
 }

@@ -30,7 +30,7 @@ void Job::Async::save(const std::filesystem::path& path) {
   require(phase_ == Phase::kMeeting, "save() in the middle of a loader; permitted in asynchronous modes: between two");
   if (client_) {
     gather_optimizer_state(
-        membership_->group(), first_server(), client_->layout(), server_ ? &server_->pieces() : nullptr, *optimizer_);
+        membership_->group(), first_server(), client_->layout(), server_ ? &server_->chunks() : nullptr, *optimizer_);
   }
   SavedJob job = saved();
   std::string failure;

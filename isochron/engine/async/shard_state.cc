@@ -29,20 +29,15 @@ struct Name {
   std::string of(std::size_t parameter) const { return optimizer + "." + std::to_string(parameter) + "." + field; }
 };
 
-// Fields of a piece's optimizer are lists like the values, or one number.
+// Fields of a chunk's optimizer are lists like the values, or one number.
 bool is_list(const Name& name) {
   return name.field != "step";
 }
 
-at::Tensor part_of(const std::vector<at::Tensor>& strips, const server::Slot& slot) {
-  return strips[slot.strip].narrow(0, slot.first, slot.parameter.numel()).view(slot.parameter.sizes());
-}
-
 std::vector<at::Tensor> empty_strips(const Layout& layout) {
-  std::vector<at::Tensor> strips;
-  strips.reserve(layout.strips.size());
-  for (const server::Strip& strip : layout.strips) {
-    strips.push_back(at::zeros({strip.elements}, at::TensorOptions(strip.type)));
+  std::vector<at::Tensor> strips = layout.make_strips();
+  for (at::Tensor& strip : strips) {
+    strip.zero_();
   }
   return strips;
 }
@@ -56,11 +51,11 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The names of the fields that the pieces' optimizers have, which every server knows alike.
-std::vector<std::string> field_names(const Group& group, server::ParameterServer::Pieces* pieces) {
+// The names of the fields that the chunks' optimizers have, which every server knows alike.
+std::vector<std::string> field_names(const Group& group, server::ParameterServer::Chunks* chunks) {
   std::string mine;
-  if (pieces != nullptr && !pieces->empty()) {
-    for (const auto& [name, value] : optimizer_state(pieces->begin()->second.optimizer())) {
+  if (chunks != nullptr && !chunks->empty()) {
+    for (const auto& [name, value] : optimizer_state(chunks->begin()->second.optimizer())) {
       mine += name + "\n";
     }
   }
@@ -82,7 +77,7 @@ void broadcast_from(const Group& group, int root, const at::Tensor& tensor) {
 }  // namespace
 
 void spread_optimizer_state(
-    const torch::optim::Optimizer& whole, const Layout& layout, server::ParameterServer::Pieces& pieces) {
+    const torch::optim::Optimizer& whole, const Layout& layout, server::ParameterServer::Chunks& chunks) {
   const NamedTensors state = optimizer_state(whole);
   if (state.empty()) {
     return;
@@ -98,23 +93,23 @@ void spread_optimizer_state(
       strips[name.field] = empty_strips(layout);
     }
   }
-  for (const server::Slot& slot : layout.slots) {
+  for (std::size_t slot = 0; slot < layout.slots.size(); ++slot) {
     for (const auto& [field, values] : strips) {
-      if (const auto found = state.find(Name{name.optimizer, field}.of(slot.number)); found != state.end()) {
-        part_of(values, slot).copy_(found->second);
+      const auto found = state.find(Name{name.optimizer, field}.of(layout.numbers[slot]));
+      if (found != state.end()) {
+        layout.slot_of(values, slot).copy_(found->second);
       }
     }
   }
-  for (auto& [number, piece] : pieces) {
-    const server::Piece& at = layout.pieces[static_cast<std::size_t>(number)];
+  for (auto& [number, chunk] : chunks) {
     NamedTensors mine;
     for (const auto& [field, values] : strips) {
-      mine[Name{name.optimizer, field}.of(0)] = values[at.strip].narrow(0, at.first, at.size());
+      mine[Name{name.optimizer, field}.of(0)] = layout.chunk_of(values, static_cast<std::size_t>(number));
     }
     for (const auto& [field, value] : numbers) {
       mine[Name{name.optimizer, field}.of(0)] = value;
     }
-    restore_optimizer_state(piece.optimizer(), mine);
+    restore_optimizer_state(chunk.optimizer(), mine);
   }
 }
 
@@ -122,24 +117,23 @@ void gather_optimizer_state(
     const Group& group,
     int first_server,
     const Layout& layout,
-    server::ParameterServer::Pieces* pieces,
+    server::ParameterServer::Chunks* chunks,
     torch::optim::Optimizer& whole) {
   NamedTensors state;
-  for (const std::string& text : field_names(group, pieces)) {
+  for (const std::string& text : field_names(group, chunks)) {
     const Name name = Name::parse(text);
     const std::vector<at::Tensor> strips = is_list(name) ? empty_strips(layout) : std::vector<at::Tensor>{};
     const at::Tensor number = at::zeros({}, at::kLong);
-    for (std::size_t i = 0; i < layout.pieces.size(); ++i) {
-      const server::Piece& at = layout.pieces[i];
-      const int owner = first_server + at.server;
-      const at::Tensor place = is_list(name) ? strips[at.strip].narrow(0, at.first, at.size()) : number;
+    for (std::size_t i = 0; i < layout.chunks.size(); ++i) {
+      const int owner = first_server + layout.chunks[i].server;
+      const at::Tensor place = is_list(name) ? layout.chunk_of(strips, i) : number;
       if (group->getRank() == owner) {
-        place.copy_(optimizer_state(pieces->at(static_cast<std::int64_t>(i)).optimizer()).at(text));
+        place.copy_(optimizer_state(chunks->at(static_cast<std::int64_t>(i)).optimizer()).at(text));
       }
       broadcast_from(group, owner, place);
     }
-    for (const server::Slot& slot : layout.slots) {
-      state[name.of(slot.number)] = is_list(name) ? part_of(strips, slot).clone() : number;
+    for (std::size_t slot = 0; slot < layout.slots.size(); ++slot) {
+      state[name.of(layout.numbers[slot])] = is_list(name) ? layout.slot_of(strips, slot).clone() : number;
     }
   }
   restore_optimizer_state(whole, state);

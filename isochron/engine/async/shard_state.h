@@ -12,17 +12,17 @@ class Optimizer;
 
 namespace isochron {
 
-// Local: the pieces' optimizers go on from what `whole` has learned.
+// Local: the chunks' optimizers go on from what `whole` has learned.
 void spread_optimizer_state(
-    const torch::optim::Optimizer& whole, const server::Layout& layout, server::ParameterServer::Pieces& pieces);
+    const torch::optim::Optimizer& whole, const server::Layout& layout, server::ParameterServer::Chunks& chunks);
 
-// Collective, at a meeting: `whole` learns what all pieces have. `pieces`: of this rank's server, null if it has none;
+// Collective, at a meeting: `whole` learns what all chunks have. `chunks`: of this rank's server, null if it has none;
 // server n is rank `first_server` + n.
 void gather_optimizer_state(
     const Group& group,
     int first_server,
     const server::Layout& layout,
-    server::ParameterServer::Pieces* pieces,
+    server::ParameterServer::Chunks* chunks,
     torch::optim::Optimizer& whole);
 
 }  // namespace isochron

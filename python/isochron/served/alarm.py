@@ -1,12 +1,12 @@
-"""The first failure that this process knows of. It ends all waiting, here and, by the words it sends, elsewhere."""
+"""The first failure that this process knows of. It ends all waiting, here and, by the message it sends, elsewhere."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from isochron._core import Failure
 from isochron.errors import Error, NumbersError, PeerError, PeerLostError, TimeoutError
 
 _KINDS: dict[str, type[Error]] = {
@@ -15,31 +15,18 @@ _KINDS: dict[str, type[Error]] = {
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True)
-class Failure:
+def failure_of(error: BaseException) -> Failure:
     """An error as it travels."""
+    failure = Failure()
+    failure.kind = type(error).__name__ if type(error).__name__ in _KINDS else "Error"
+    failure.text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+    failure.ranks, failure.hosts = list(getattr(error, "ranks", ())), list(getattr(error, "hosts", ()))
+    return failure
 
-    kind: str
-    words: str
-    ranks: tuple[int, ...] = ()
-    hosts: tuple[str, ...] = ()
 
-    @staticmethod
-    def of(error: BaseException) -> Failure:
-        kind = type(error).__name__ if type(error).__name__ in _KINDS else "Error"
-        words = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
-        return Failure(kind, words, tuple(getattr(error, "ranks", ())), tuple(getattr(error, "hosts", ())))
-
-    @staticmethod
-    def from_words(words: dict[str, Any]) -> Failure:
-        return Failure(words["kind"], words["words"], tuple(words["ranks"]), tuple(words["hosts"]))
-
-    def to_words(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def error(self) -> Error:
-        kind = _KINDS.get(self.kind, Error)
-        return kind(self.words, self.ranks, self.hosts) if issubclass(kind, PeerError) else kind(self.words)
+def error_of(failure: Failure) -> Error:
+    kind = _KINDS.get(failure.kind, Error)
+    return kind(failure.text, failure.ranks, failure.hosts) if issubclass(kind, PeerError) else kind(failure.text)
 
 
 class Alarm:
@@ -61,7 +48,7 @@ class Alarm:
         """The first one counts: what comes after it follows from it."""
         with self._lock:
             if self.failure is None:
-                self.failure = Failure.of(error)
+                self.failure = failure_of(error)
         self._rung.set()
         for condition in self._conditions:
             with condition:
@@ -73,7 +60,7 @@ class Alarm:
 
     def check(self) -> None:
         if self.failure is not None:
-            raise self.failure.error()
+            raise error_of(self.failure)
 
     def wait(
         self, condition: threading.Condition, look: Callable[[], Found | None], alive: Callable[[], None]

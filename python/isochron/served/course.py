@@ -1,16 +1,17 @@
 """A worker's way through an asynchronous job. One iteration:
-  a) next_order() tells the desk that the worker is free, and what there is to say of the iteration before; the answer
-     comes at once, or when the bound permits: positions of the epoch, or the call to a meeting;
+  a) next_order() tells the coordinator that the worker is free, and what there is to say of the iteration before; the
+     answer comes at once, or when the bound permits: positions of the epoch, or the call to a barrier;
   b) start_pull() asks all shards for the parameters, which come while samples are fetched; finish_pull();
   c) the framework computes, puts its gradients into `gradients` and calls push();
   d) finish() waits until all shards have applied the update.
 
-At a meeting nothing is under way: come_together() brings everybody the same parameters and compares how many updates
+At a barrier nothing is under way: come_together() brings everybody the same parameters and compares how many updates
 were sent and applied; then, when the framework has dealt with its own state, the course goes on with enter().
 """
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable
@@ -20,14 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from isochron._core import Dispatcher, Ledger, Worker, push_factor
+from isochron._core import (
+    Assignment, Coordinator, IterationReport, Ledger, ParameterLayout, PullHeader, PushHeader, StepRecord, Worker,
+    push_factor,
+)  # fmt: skip
 from isochron.errors import InvariantError
 from isochron.options import SharedOptions
 from isochron.served.alarm import Alarm
 from isochron.served.client import Client
-from isochron.served.desk import Desk
-from isochron.served.layout import Layout
-from isochron.served.messages import Order, Push, Report, Update
+from isochron.served.coordination import Coordination
 from isochron.served.network import Network, Sockets
 from isochron.served.server import Server
 from isochron.served.shard import Shard, Updater
@@ -35,7 +37,7 @@ from isochron.served.shard import Shard, Updater
 
 @dataclass
 class Together:
-    """How a framework lets workers speak all at once: when the job starts, and at meetings. Both are collective."""
+    """How a framework lets workers speak all at once: when the job starts, and at barriers. Both are collective."""
 
     gather: Callable[[Any], list[Any]]  # what everybody says, by rank: numbers and texts
     sum: Callable[[list[float]], list[float]]
@@ -55,8 +57,8 @@ class Place:
 
 
 class Course:
-    """Collective: all workers make one, with the same layout. `workers` are by rank; `controller`: what the policy has
-    learned so far, as bytes."""
+    """Collective: all workers make one, with the same layout. `workers` are by rank, `updaters` of this worker's chunks;
+    `controller`: what the policy has learned so far, as bytes."""
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class Course:
         workers: list[Worker],
         options: SharedOptions,
         together: Together,
-        layout: Layout,
+        layout: ParameterLayout,
         updaters: list[Updater],
         place: Place,
         controller: bytes,
@@ -76,10 +78,13 @@ class Course:
         self._together = together
         self.layout = layout
         self.place = place
-        self.order = Order(first=place.position)
-        self.last_update: Update | None = None  # of this worker
-        self.samples = 0  # that it used since the last meeting
-        self._report = Report()
+        self.order = Assignment()
+        self.order.first = place.position
+        self.last_update: StepRecord | None = None  # of this worker
+        self.samples = 0  # that it used since the last barrier
+        self._iterations = 0  # of this worker
+        self._next_report = 0
+        self._report = IterationReport()
         self._pushed = False
         self._began = self._asked = self._started = self._ready = time.perf_counter()
         self._alarm = Alarm(options.timeout)
@@ -103,21 +108,21 @@ class Course:
 
     @property
     def updaters(self) -> list[Updater]:
-        """Of this worker's shard; at meetings."""
+        """Of this worker's shard; at barriers."""
         return self._shard.updaters
 
     def _join(self, workers: list[Worker], updaters: list[Updater], controller: bytes) -> None:
         network = self._network()
         seats = network.seats
         ranks = range(self._size)
-        self._shard = Shard(updaters, ranks, self._options.push_rate, seats[self._rank], self._alarm)
-        self._desk = None
+        strips = [chunk.strip for chunk in self.layout.chunks_on(self._rank)]
+        self._shard = Shard(updaters, strips, self._options.push_rate, seats[self._rank], self._alarm)
+        self._coordination = None
         if self._rank == 0:
-            ids = [worker.id for worker in workers]
-            self._desk = Desk(self._dispatcher(workers, controller), ids, seats, self._alarm)
-        self._server = Server(network, self._shard, self._desk, self._alarm)
+            self._coordination = Coordination(self._coordinator(workers, controller), seats, self._alarm)
+        self._server = Server(network, self._shard, self._coordination, self._alarm)
         links = {rank: network.connect(rank) for rank in ranks if rank != self._rank}
-        self._client = Client(self._rank, self.layout, links, self._shard, self._desk, self._alarm)
+        self._client = Client(self._rank, self.layout, links, self._shard, self._coordination, self._alarm)
 
     def _network(self) -> Network:
         together = self._together
@@ -125,9 +130,9 @@ class Course:
             return together.network
         return Sockets(self._rank, together.gather, together.meeting_place, self._options.timeout)
 
-    def _dispatcher(self, workers: list[Worker], controller: bytes) -> Dispatcher:
+    def _coordinator(self, workers: list[Worker], controller: bytes) -> Coordinator:
         options = self._options
-        return Dispatcher(
+        return Coordinator(
             workers,
             options.global_batch,
             bound=options.bound,
@@ -139,18 +144,19 @@ class Course:
             warmup_steps=options.warmup_steps,
         )
 
-    # From meeting to meeting.
+    # From barrier to barrier.
 
     def enter(self) -> None:
-        """Leaves a meeting. Local: requests that come before their shard or the desk has resumed wait for it."""
+        """Leaves a barrier. Local: requests that come before their shard or the coordinator has resumed wait for it."""
         place = self.place
         if place.position == 0:
             place.ledger = Ledger(place.samples_per_epoch)
-        if self._desk is not None:
-            self._desk.open(place.epoch, place.samples_per_epoch, place.next_update)
+        if self._coordination is not None:
+            self._coordination.open(place.epoch, place.samples_per_epoch, place.next_update)
         self._shard.resume()
         self.samples = 0
-        self.order = Order(first=place.position)
+        self.order = Assignment()
+        self.order.first = place.position
 
     def come_together(self) -> None:
         """All hold nothing, and the shards have applied everything. Collective."""
@@ -168,25 +174,26 @@ class Course:
                 raise InvariantError("an epoch used some sample twice or not at all")
             place.epoch, place.position = place.epoch + 1, 0
 
-    # From order to order.
+    # From assignment to assignment.
 
-    def next_order(self, stop: int) -> Order:
+    def next_order(self, stop: int) -> Assignment:
         """`stop`: 0, or 1 to end all loops, or 1 plus the number of the signal that asks for it."""
-        report, self._report = self._report, Report()
-        report.stop = stop
+        report, self._report = self._report, IterationReport()
+        report.sequence, report.stop = self._next_report, stop
+        self._next_report += 1
         self._asked = time.perf_counter()
         self.order = self._client.ask(report)
         self._started = time.perf_counter()
-        for update in self.order.news:
+        for update in self.order.records:
             self._learn(update)
         return self.order
 
-    def _learn(self, update: Update) -> None:
-        place = self.place
-        place.ledger.stage(update.position, update.position + update.batch, update.worker)
+    def _learn(self, update: StepRecord) -> None:
+        place, (worker,) = self.place, update.workers
+        place.ledger.stage(update.position, update.position + worker.batch, worker.id)
         place.ledger.commit()
-        place.next_update = update.number + 1
-        if update.worker == self._me.id:
+        place.next_update = update.step + 1
+        if worker.id == self._me.id:
             self.last_update = update
 
     def telling_others(self) -> AbstractContextManager[None]:
@@ -194,7 +201,10 @@ class Course:
         return self._client.telling_others()
 
     def start_pull(self) -> None:
-        self._client.start_pull()
+        pull = PullHeader()
+        pull.worker, pull.iteration = self._me.id, self._iterations
+        pull.rounds = self.order.iteration if self.in_rounds else 0
+        self._client.start_pull(pull)
 
     def finish_pull(self) -> None:
         self._client.finish_pull()
@@ -211,7 +221,7 @@ class Course:
         finite = math.isfinite(loss) if finite_gradient is None else finite_gradient
         if self._options.numbers == "stop" and not finite:
             what = "loss" if finite_gradient is None else "gradient"
-            self._report.numbers = (
+            self._report.non_finite = (
                 f"the {what} is not finite on {self._me.name} (rank {self._rank}, loss {loss}), for positions "
                 f"{self.order.first} to {self.order.last} of epoch {self.place.epoch}"
             )
@@ -219,24 +229,33 @@ class Course:
     def push(self, settings: list[dict[str, Any]], weight: float) -> None:
         """The gradients, as means over `weight` samples or other items; `settings` of the optimizer are by strip."""
         order, options = self.order, self._options
-        factor = order.learning_rate_factor
+        factor = order.decision.learning_rate_factor
         if not self.in_rounds:
             factor *= push_factor(
                 options.push_rate, batch=order.batch, global_batch=options.global_batch, workers=self._size
             )
         self._report.rate_factor = factor
-        self._client.start_push(Push(order.batch, weight, factor, settings, order.iteration, order.round_samples))
+        push = self._header()
+        push.weight, push.rate, push.settings = weight, factor, json.dumps(settings).encode()
+        self._client.start_push(push)
         self._pushed = True
+
+    def _header(self) -> PushHeader:
+        push = PushHeader()
+        push.worker, push.iteration = self._me.id, self._iterations
+        push.stand_for(self.order, self.place.epoch)
+        return push
 
     def finish(self) -> None:
         """The update is applied everywhere; without push() there is none, but the samples are used."""
         if not self._pushed:
-            order = self.order
-            nothing = Push(order.batch, 0.0, 0.0, [], order.iteration, order.round_samples, skipped=True)
+            nothing = self._header()
+            nothing.skipped = True
             self._client.start_push(nothing)
         report = self._report
         report.staleness = self._client.finish_push()
         self._pushed = False
+        self._iterations += 1
         report.finished = True
         report.batch = self.order.batch
         report.start = self._started - self._began

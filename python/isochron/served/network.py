@@ -11,7 +11,7 @@ import numpy as np
 
 from isochron import door, job_key
 from isochron.served import reach, wire
-from isochron.served.wire import Connection, Seat
+from isochron.served.wire import Connection, Kind, Seat
 
 
 class Link(Protocol):
@@ -19,14 +19,14 @@ class Link(Protocol):
 
     seat: Seat  # of the other one
 
-    def send(self, words: dict[str, Any], bodies: list[np.ndarray] | None = None) -> None:
+    def send(self, kind: Kind, message: bytes = b"", bodies: list[np.ndarray] | None = None) -> None:
         """`bodies` may be overwritten as soon as it returns."""
 
-    def receive(self, patient: bool = False) -> dict[str, Any]:
+    def receive(self, patient: bool = False) -> tuple[Kind, bytes]:
         """`patient`: for as long as it takes until something comes."""
 
     def receive_into(self, bodies: list[np.ndarray]) -> None:
-        """What was sent after the words."""
+        """What was sent after the message."""
 
     def close(self) -> None: ...
 

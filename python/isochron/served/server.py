@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
+import numpy as np
+
+from isochron._core import Failure, IterationReport, PullHeader, PushAnswer, PushHeader
 from isochron.errors import Error, PeerError
-from isochron.served.alarm import Alarm, Failure
-from isochron.served.desk import Desk
-from isochron.served.messages import Push, Report
+from isochron.served.alarm import Alarm, error_of, failure_of
+from isochron.served.coordination import Coordination
 from isochron.served.network import Link, Network
 from isochron.served.shard import Shard
+from isochron.served.wire import Kind
 
 log = logging.getLogger("isochron")
 
 
 class Server:
-    """`desk` is None where it is not. Serves from the moment it is made until all others have said goodbye."""
+    """`coordination` is None where it is not. Serves from the moment it is made until all others have said goodbye."""
 
-    def __init__(self, network: Network, shard: Shard, desk: Desk | None, alarm: Alarm) -> None:
+    def __init__(self, network: Network, shard: Shard, coordination: Coordination | None, alarm: Alarm) -> None:
         self._network = network
         self._shard = shard
-        self._desk = desk
+        self._coordination = coordination
         self._alarm = alarm
         self._closing = False
         network.serve(self._serve)
@@ -40,47 +42,50 @@ class Server:
             link.close()
 
     def _answer_all(self, link: Link) -> None:
-        gradients = self._shard.buffers()
-        values = self._shard.buffers()
+        seat = link.seat
+        gradients, values = self._shard.buffers(), self._shard.buffers()
         while True:
-            request = link.receive(patient=True)
-            if request["do"] == "goodbye":
-                if self._desk is not None:
-                    self._desk.leave(link.seat.rank)
+            kind, message = link.receive(patient=True)
+            if kind is Kind.GOODBYE:
+                if self._coordination is not None:
+                    self._coordination.leave(seat.rank)
                 return
-            if request["do"] == "alarm":
-                self._alarm.ring(Failure.from_words(request["failure"]).error())
+            if kind is Kind.FAILURE:
+                self._alarm.ring(error_of(seat.decoded(Failure, message)))
                 continue
-            if request["do"] == "push" and not request["push"]["skipped"]:
+            push = seat.decoded(PushHeader, message) if kind is Kind.PUSH else None
+            if push is not None and not push.skipped:
                 link.receive_into(gradients)
-            bodies = None
             try:
                 self._alarm.check()
-                reply = self._answer(link, request, gradients, values)
-                bodies = values if request["do"] == "pull" else None
+                answer = self._answer(link, kind, message, push, gradients, values)
             except Exception as error:
                 if not isinstance(error, Error):
-                    log.exception("serving %s failed", link.seat)
+                    log.exception("serving %s failed", seat)
                 self._alarm.ring(error)
-                reply = {"failure": Failure.of(error).to_words()}
-            link.send(reply, bodies)
+                answer = Kind.FAILURE, failure_of(error).encode(), None
+            link.send(*answer)
 
     def _answer(
-        self, link: Link, request: dict[str, Any], gradients: list[Any], values: list[Any]
-    ) -> dict[str, Any]:
-        rank = link.seat.rank
+        self, link: Link, kind: Kind, message: bytes, push: PushHeader | None, gradients: list[np.ndarray],
+        values: list[np.ndarray],
+    ) -> tuple[Kind, bytes, list[np.ndarray] | None]:  # fmt: skip
+        seat = link.seat
 
         def alive() -> None:
-            link.send({"wait": True})
+            link.send(Kind.WAIT)
 
-        if request["do"] == "pull":
-            self._shard.pull(rank, values, alive)
-            return {"pulled": True}
-        if request["do"] == "push":
-            return {"staleness": self._shard.push(rank, Push.from_words(request["push"]), gradients, alive)}
-        if request["do"] == "ask" and self._desk is not None:
-            return {"order": self._desk.ask(rank, Report(**request["report"]), alive).to_words()}
-        raise Error(f"{link.seat} asked for '{request['do']}', which is not to be had here")
+        if push is not None:
+            answer = PushAnswer()
+            answer.iteration, answer.staleness = push.iteration, self._shard.push(push, gradients, alive)
+            return Kind.ANSWER, answer.encode(), None
+        if kind is Kind.PULL:
+            self._shard.pull(seat.decoded(PullHeader, message), values, alive)
+            return Kind.VALUES, b"", values
+        if kind is Kind.REPORT and self._coordination is not None:
+            report = seat.decoded(IterationReport, message)
+            return Kind.ASSIGNMENT, self._coordination.ask(seat.rank, report, alive).encode(), None
+        raise PeerError(f"{seat} sent a frame of kind {kind.name}, which is not for here", [seat.rank], [seat.host])
 
     def close(self, orderly: bool) -> None:
         """What the others lose by it they have no use for any more."""

@@ -1,25 +1,45 @@
-"""Frames between two workers: words as JSON, and numbers as they lie in memory.
+"""Frames between two workers: messages of the native module as bytes, and numbers as they lie in memory.
 
-A frame is the length of its words (4 bytes, big-endian), the words, and a body whose length both sides know or the
-words say. Nothing is pickled, no length is believed beyond its bound, and frames come only after both sides have shown
+A frame is the length of its message (4 bytes, big-endian), its kind (1 byte), the message, and a body whose length both
+sides know. Nothing is pickled, no length is believed beyond its bound, and frames come only after both sides have shown
 that they know the job's key (isochron.door).
 """
 
 from __future__ import annotations
 
-import json
+import enum
 import socket
 import struct
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from isochron import door
-from isochron.errors import PeerError, PeerLostError, TimeoutError
+from isochron.errors import Error, PeerError, PeerLostError, TimeoutError
 
-_LENGTH = struct.Struct("!I")
-MOST_WORDS = 256 << 20  # bytes; news of a long wait may be many
+HEAD = struct.Struct("!IB")
+MOST = 256 << 20  # bytes of a message; records of a long wait may be many
+Message = TypeVar("Message", bound="Decoded", covariant=True)
+
+
+class Decoded(Protocol):
+    @staticmethod
+    def decode(bytes: bytes) -> Decoded: ...
+
+
+class Kind(enum.IntEnum):
+    """What a frame is. Bodies follow PUSH, unless it has no gradient, and VALUES."""
+
+    REPORT = 1  # a worker asks for an assignment
+    ASSIGNMENT = 2
+    PULL = 3
+    VALUES = 4
+    PUSH = 5
+    ANSWER = 6
+    FAILURE = 7  # in place of any answer, or told without being asked
+    WAIT = 8  # the answer takes its time
+    GOODBYE = 9
 
 
 @dataclass(frozen=True)
@@ -34,15 +54,22 @@ class Seat:
     def __str__(self) -> str:
         return f"rank {self.rank} on {self.host}"
 
-    def to_words(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def words_of(self, text: bytes | bytearray) -> dict[str, Any]:
-        """What that worker sent."""
+    def kind_of(self, number: int, length: int) -> Kind:
+        """Of a frame that this worker sent."""
         try:
-            return door.read_words(text)
-        except ValueError as error:
-            raise PeerError(f"{self} sent words that cannot be read: {error}", [self.rank], [self.host]) from error
+            if length <= MOST:
+                return Kind(number)
+        except ValueError:
+            pass
+        words = f"{self} sent a frame of kind {number} and {length} bytes; permitted: kinds 1 to 9 and {MOST} bytes"
+        raise PeerError(words, [self.rank], [self.host])
+
+    def decoded(self, kind: type[Message], message: bytes) -> Message:
+        """What this worker sent."""
+        try:
+            return kind.decode(message)  # type: ignore[return-value]
+        except Error as error:
+            raise PeerError(f"{self} sent what cannot be read: {error}", [self.rank], [self.host]) from error
 
 
 class Connection:
@@ -56,28 +83,26 @@ class Connection:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         link.settimeout(timeout)
 
-    def send(self, words: dict[str, Any], bodies: list[np.ndarray] | None = None) -> None:
-        text = json.dumps(words, separators=(",", ":")).encode()
+    def send(self, kind: Kind, message: bytes = b"", bodies: list[np.ndarray] | None = None) -> None:
         try:
-            self._link.sendall(_LENGTH.pack(len(text)) + text)
+            self._link.sendall(HEAD.pack(len(message), kind) + message)
             for body in bodies or ():
                 self._link.sendall(body.data)
         except OSError as error:
             raise self._named(error) from error
 
-    def receive(self, patient: bool = False) -> dict[str, Any]:
+    def receive(self, patient: bool = False) -> tuple[Kind, bytes]:
         """`patient`: for as long as it takes until a frame begins."""
-        head = bytearray(_LENGTH.size)
+        head = bytearray(HEAD.size)
         self._link.settimeout(None if patient else self._timeout)
         self._fill(memoryview(head)[:1])
         self._link.settimeout(self._timeout)
         self._fill(memoryview(head)[1:])
-        (length,) = _LENGTH.unpack(head)
-        if length > MOST_WORDS:
-            raise PeerError(f"{self.seat} sent words of {length} bytes; permitted: {MOST_WORDS}", [self.seat.rank])
-        text = bytearray(length)
-        self._fill(memoryview(text))
-        return self.seat.words_of(text)
+        length, number = HEAD.unpack(head)
+        kind = self.seat.kind_of(number, length)
+        message = bytearray(length)
+        self._fill(memoryview(message))
+        return kind, bytes(message)
 
     def receive_into(self, bodies: list[np.ndarray]) -> None:
         for body in bodies:

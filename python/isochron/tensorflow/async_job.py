@@ -1,7 +1,7 @@
 """A job whose workers are not in step (sync="asp", "ssp"): isochron.served carries it, this file ties it to TensorFlow.
 
 One iteration:
-  a) the dataset asks the desk for samples, pulls the parameters from the shards of all workers, and hands out a batch;
+  a) the dataset asks the coordinator for samples, pulls the parameters from the shards of all workers, and hands out a batch;
   b) the step function computes this worker's own gradients, and notes them in place of applying them;
   c) they are sent, with the present learning rate; the shards take the step, each with the user's optimizer for its
      slices, and the worker waits until all have.
@@ -27,7 +27,6 @@ import tensorflow as tf
 from isochron import _core
 from isochron.errors import Error
 from isochron.served.course import Course, Place, Together
-from isochron.served.messages import Order
 from isochron.tensorflow import data, shard_optimizer, shard_state
 from isochron.tensorflow.job import OUT_OF_MEMORY, Job, LossOf, cpu_seconds, is_scalar, memory_share
 from isochron.tensorflow.pair_links import PairNetwork
@@ -60,8 +59,8 @@ class AsyncJob(Job):
 
     @property
     def decision(self) -> Any:
-        """An order says the same of the split."""
-        return self._replica.decision if self._at_meeting else self._order
+        """As the coordinator has said it last."""
+        return self._replica.decision if self._at_meeting else self._order.decision
 
     @property
     def ledger(self) -> _core.Ledger:
@@ -117,7 +116,7 @@ class AsyncJob(Job):
         return self._course
 
     @property
-    def _order(self) -> Order:
+    def _order(self) -> _core.Assignment:
         return self._running.order
 
     def _take_batch(self) -> Any:
@@ -130,9 +129,9 @@ class AsyncJob(Job):
             course.enter()
             self._at_meeting = False
         order = course.next_order(int(self._stop_wanted))
-        for update in order.news:
+        for update in order.records:
             self._progress.note_update(update)
-        if order.meet:
+        if order.barrier:
             self._meet(order)
             return None
         self._started, self._cpu_started = time.perf_counter(), cpu_seconds()
@@ -172,15 +171,15 @@ class AsyncJob(Job):
                       list(self._updaters), place, progress.learned)  # fmt: skip
 
     def _cut(self, optimizer: keras.optimizers.Optimizer) -> list[SliceUpdater]:
-        """This worker's slices."""
+        """This worker's chunks."""
         corrected = self.options.momentum_correction and self.options.bound != 0
         parameters, updaters = self._parameters, []
         values = [variable.numpy() for variable in parameters.variables]
-        for number, strip in enumerate(parameters.layout.strips):
-            first, last = parameters.layout.slice_of(number, self.rank)
-            mine = parameters.strip(number, values)[first:last]
+        strips = parameters.layout.strips
+        for chunk in parameters.layout.chunks_on(self.rank):
+            mine = parameters.strip(chunk.strip, values)[chunk.first : chunk.last]
             updaters.append(SliceUpdater(
-                optimizer, mine, decays=strip.group == 0, corrected_for=self.size if corrected else 0))  # fmt: skip
+                optimizer, mine, decays=strips[chunk.strip].group == 0, corrected_for=self.size if corrected else 0))  # fmt: skip
         steps = self._progress.shard_steps or int(optimizer.iterations.numpy())
         shard_state.spread(optimizer, parameters, updaters, self.rank, steps)
         return updaters
@@ -234,7 +233,7 @@ class AsyncJob(Job):
 
     # Meetings.
 
-    def _meet(self, order: Order) -> None:
+    def _meet(self, order: _core.Assignment) -> None:
         course = self._running
         self._meetings += 1
         self._peers.note(self._meetings)
@@ -284,7 +283,7 @@ class AsyncJob(Job):
             total = self._collectives.sum
             with self._peers.watched("what the shards have learned"):
                 shard_state.gather(optimizer, self._parameters, self._updaters, self.rank, total)
-                # The last slice is never empty.
+                # The last worker has a chunk always.
                 mine = max(updater.steps for updater in self._updaters) if self.rank == self.size - 1 else 0
                 self._progress.shard_steps = int(total([mine])[0])
             optimizer.iterations.assign(self._iterations_before + self.step_number)

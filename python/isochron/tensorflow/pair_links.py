@@ -8,28 +8,24 @@ that broadcasts know, bool is the one with the size of a byte; nobody looks at t
 from __future__ import annotations
 
 import itertools
-import json
-import struct
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from isochron.errors import PeerError, PeerLostError
-from isochron.served.alarm import Failure
+from isochron.served.alarm import failure_of
 from isochron.served.network import Link
-from isochron.served.wire import MOST_WORDS, Seat
+from isochron.served.wire import HEAD, Kind, Seat
 from isochron.tensorflow.peers import Peers
 
-_LENGTH = struct.Struct("!I")
-_HEAD = 4096  # bytes of the first message of a frame: the length of its words, and most words whole
+_FIRST = 4096  # bytes of the first broadcast of a frame: its head, and most messages whole
 _MOST = 64 << 20  # bytes of a message
 _FIRST_GROUP = 1 << 20  # strategies count theirs from 1
-_FIRST_BODY = 64  # messages of a group that differ in size differ in number: bodies from here, words by the size's bits
+_FIRST_BODY = 64  # messages of a group that differ in size differ in number: bodies from here, messages by the size's bits
 _FAREWELL_SECONDS = 5.0
 
 _networks = itertools.count()  # of this process; all workers count alike
@@ -58,7 +54,7 @@ class PairNetwork:
     def connect(self, rank: int) -> Link:
         requests, answers = self._groups(asks=self._me.rank, serves=rank)
         lost = PeerLostError(f"lost {self._me} (it left the job)", [self._me.rank], [self._me.host])
-        farewell = {"do": "alarm", "failure": Failure.of(lost).to_words()}
+        farewell = failure_of(lost).encode()
         return PairLink(self.seats[rank], requests, answers, self._peers, self._timeout, farewell)
 
     def _groups(self, asks: int, serves: int) -> tuple[int, int]:
@@ -73,7 +69,7 @@ class PairNetwork:
 
 
 class PairLink:
-    """network.Link. `farewell` is said when it is closed without a goodbye."""
+    """network.Link. `farewell` is the failure that is sent when it is closed without a goodbye."""
 
     def __init__(
         self,
@@ -82,7 +78,7 @@ class PairLink:
         incoming: int,
         peers: Peers,
         timeout: float,
-        farewell: dict[str, Any] | None = None,
+        farewell: bytes | None = None,
     ) -> None:
         self.seat = seat
         self._outgoing, self._incoming = outgoing, incoming
@@ -90,27 +86,25 @@ class PairLink:
         self._timeout = timeout
         self._farewell = farewell
 
-    def send(self, words: dict[str, Any], bodies: list[np.ndarray] | None = None) -> None:
-        if words.get("do") in ("goodbye", "alarm"):
+    def send(self, kind: Kind, message: bytes = b"", bodies: list[np.ndarray] | None = None) -> None:
+        if kind in (Kind.GOODBYE, Kind.FAILURE):
             self._farewell = None
-        text = json.dumps(words, separators=(",", ":")).encode()
-        frame = np.zeros(_HEAD + _padded(len(text)), np.uint8)
-        frame[: _LENGTH.size + len(text)] = np.frombuffer(_LENGTH.pack(len(text)) + text, np.uint8)
-        self._send(frame[:_HEAD], 0)
-        if len(frame) > _HEAD:
-            self._send(frame[_HEAD:], len(frame).bit_length())
+        frame = np.zeros(_FIRST + _padded(len(message)), np.uint8)
+        frame[: HEAD.size + len(message)] = np.frombuffer(HEAD.pack(len(message), kind) + message, np.uint8)
+        self._send(frame[:_FIRST], 0)
+        if len(frame) > _FIRST:
+            self._send(frame[_FIRST:], len(frame).bit_length())
         for number, part in enumerate(_parts(bodies or []), _FIRST_BODY):
             self._send(part, number)
 
-    def receive(self, patient: bool = False) -> dict[str, Any]:
-        frame = self._receive(_HEAD, 0, 0.0 if patient else self._timeout)
-        (length,) = _LENGTH.unpack(frame[: _LENGTH.size].tobytes())
-        if length > MOST_WORDS:
-            raise PeerError(f"{self.seat} sent words of {length} bytes; permitted: {MOST_WORDS}", [self.seat.rank])
+    def receive(self, patient: bool = False) -> tuple[Kind, bytes]:
+        frame = self._receive(_FIRST, 0, 0.0 if patient else self._timeout)
+        length, number = HEAD.unpack(frame[: HEAD.size].tobytes())
+        kind = self.seat.kind_of(number, length)
         rest = _padded(length)
         if rest > 0:
-            frame = np.concatenate((frame, self._receive(rest, (_HEAD + rest).bit_length(), self._timeout)))
-        return self.seat.words_of(frame[_LENGTH.size : _LENGTH.size + length].tobytes())
+            frame = np.concatenate((frame, self._receive(rest, (_FIRST + rest).bit_length(), self._timeout)))
+        return kind, frame[HEAD.size : HEAD.size + length].tobytes()
 
     def receive_into(self, bodies: list[np.ndarray]) -> None:
         for number, part in enumerate(_parts(bodies), _FIRST_BODY):
@@ -132,13 +126,13 @@ class PairLink:
         if self._farewell is not None:
             self._timeout = min(self._timeout, _FAREWELL_SECONDS)
             with suppress(PeerError, tf.errors.OpError):
-                self.send(self._farewell)
+                self.send(Kind.FAILURE, self._farewell)
 
 
 def _padded(length: int) -> int:
-    """How many bytes follow the first message: few different numbers, since TensorFlow remembers each."""
-    rest = _LENGTH.size + length - _HEAD
-    return 0 if rest <= 0 else 1 << max(rest - 1, _HEAD).bit_length()
+    """How many bytes follow the first broadcast: few different numbers, since TensorFlow remembers each."""
+    rest = HEAD.size + length - _FIRST
+    return 0 if rest <= 0 else 1 << max(rest - 1, _FIRST).bit_length()
 
 
 def _parts(bodies: list[np.ndarray]) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""The trained variables of a model as they lie in the strips of isochron.served.layout."""
+"""The trained variables of a model as they lie in the strips of a layout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from isochron.served.layout import Layout, make_layout
+from isochron._core import ParameterLayout, lay_out
 
 
 class Parameters:
@@ -17,8 +17,8 @@ class Parameters:
     def __init__(self, groups: Sequence[Sequence[Any]], shards: int) -> None:
         self.variables = [variable for group in groups for variable in group]
         self._places = {id(variable.value): place for place, variable in enumerate(self.variables)}
-        kinds = [[(one.dtype, _dtype(one).itemsize, int(np.prod(one.shape))) for one in group] for group in groups]
-        self.layout: Layout = make_layout(kinds, shards)
+        kinds = [[(str(one.dtype), _dtype(one).itemsize, int(np.prod(one.shape))) for one in group] for group in groups]
+        self.layout: ParameterLayout = lay_out(kinds, shards)
 
     def strip(self, number: int, values: Sequence[Any]) -> np.ndarray:
         """The strip whose parts are `values`, in the order of the variables; those of other strips do not matter."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from isochron import _core
 from isochron.served.course import Place
-from isochron.served.messages import Update
 from isochron.tensorflow.options import JobOptions
 
 
@@ -54,7 +53,7 @@ class Progress:
         self.replica.restore(saved["replica"].encode())
         self.updates, self.shard_steps = saved["updates"], saved["shard_steps"]
 
-    # A job whose workers are not in step (async_job.py) learns from the desk what became of its samples.
+    # A job whose workers are not in step (async_job.py) learns from the coordinator what became of its samples.
 
     @property
     def learned(self) -> bytes:
@@ -62,24 +61,17 @@ class Progress:
         lines = self.replica.state().decode().split("\n")
         return "".join(f"{line[:2]}{line[13:]}\n" for line in lines if line.startswith("controller.", 2)).encode()
 
-    def arrive(self, place: Place, learned: str) -> None:
+    def arrive(self, place: Place, learned: bytes) -> None:
         """All workers are there, and know the same. It takes the place of what the replica's state says of it."""
-        new = [*_part("controller", learned), *_part("place.ledger", place.ledger.state().decode()),
+        new = [*_part("controller", learned.decode()), *_part("place.ledger", place.ledger.state().decode()),
                f"n place.epoch {_number(place.epoch)}", f"n place.position {_number(place.position)}"]  # fmt: skip
         gone = ("controller.", "place.ledger.", "place.epoch ", "place.position ")
         kept = [line for line in self.replica.state().decode().split("\n") if line and not line[2:].startswith(gone)]
         self.replica.restore("\n".join([*kept, *new, ""]).encode())
 
-    def note_update(self, update: Update) -> None:
-        self.updates = update.number + 1
-        if self.log is None:
-            return
-        share = (update.worker, update.batch, update.start, update.compute_seconds, update.waited,
-                 update.exchange_seconds)  # fmt: skip
-        self.log.step(
-            step=update.number, epoch=update.epoch, position=update.position, start=update.start,
-            seconds=update.seconds, workers=[share], learning_rate_factor=update.rate_factor, changed=update.changed,
-            reason=update.reason, words=update.words, loss=update.loss, staleness=update.staleness)  # fmt: skip
+    def note_update(self, update: _core.StepRecord) -> None:
+        self.updates = update.step + 1
+        self.write([update])
 
 
 def _part(name: str, state: str) -> list[str]:

@@ -1,6 +1,6 @@
-"""The user's Keras optimizer, again, for one slice of the parameters: what a shard moves its values with.
+"""The user's Keras optimizer, again, for one chunk of the parameters: what a shard moves its values with.
 
-Only optimizers that treat every number by itself can be cut this way: an update of a slice must not depend on the rest.
+Only optimizers that treat every number by itself can be cut this way: an update of a chunk must not depend on the rest.
 """
 
 from __future__ import annotations

@@ -16,12 +16,11 @@ from isochron.tensorflow.shard_optimizer import SliceUpdater, slots_of
 def spread(
     whole: keras.optimizers.Optimizer, parameters: Parameters, updaters: Sequence[SliceUpdater], rank: int, steps: int
 ) -> None:
-    """Local: this worker's slices go on from what `whole` has learned in `steps` updates."""
+    """Local: this worker's chunks go on from what `whole` has learned in `steps` updates."""
     slots = _slots(whole, parameters)
-    for number, updater in enumerate(updaters):
-        first, last = parameters.layout.slice_of(number, rank)
-        strips = {name: parameters.strip(number, values) for name, values in slots.items()}
-        updater.go_on(steps, {name: strip[first:last] for name, strip in strips.items()})
+    for chunk, updater in zip(parameters.layout.chunks_on(rank), updaters, strict=True):
+        strips = {name: parameters.strip(chunk.strip, values) for name, values in slots.items()}
+        updater.go_on(steps, {name: strip[chunk.first : chunk.last] for name, strip in strips.items()})
 
 
 def gather(
@@ -31,18 +30,20 @@ def gather(
     rank: int,
     total: Callable[[np.ndarray], np.ndarray],
 ) -> None:
-    """`whole` learns what all slices have. `total` adds up over the workers: collective."""
+    """`whole` learns what all chunks have. `total` adds up over the workers: collective."""
     slots = _slots(whole, parameters)
     layout = parameters.layout
-    for number, updater in enumerate(updaters):
-        first, last = layout.slice_of(number, rank)
-        for name, learned in updater.learned.items():
-            strip = np.zeros(layout.strips[number].elements)
-            strip[first:last] = learned
-            strip = total(strip)
-            for slot, target in zip(layout.slots, slots[name], strict=True):
+    held = list(zip(layout.chunks_on(rank), updaters, strict=True))
+    for number, strip in enumerate(layout.strips):
+        for name, targets in slots.items():
+            values = np.zeros(strip.elements)
+            for chunk, updater in held:
+                if chunk.strip == number:
+                    values[chunk.first : chunk.last] = updater.learned[name]
+            values = total(values)
+            for slot, target in zip(layout.slots, targets, strict=True):
                 if slot.strip == number:
-                    target.assign(strip[slot.first : slot.last].reshape(target.shape))
+                    target.assign(values[slot.first : slot.last].reshape(target.shape))
 
 
 def _slots(whole: keras.optimizers.Optimizer, parameters: Parameters) -> dict[str, list[Any]]:

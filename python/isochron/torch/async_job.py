@@ -1,7 +1,7 @@
 """A job whose workers are not in step (sync="asp", "ssp"): isochron.served carries it, this file ties it to PyTorch.
 
 One iteration:
-  a) the loader asks the desk for samples, pulls the parameters from the shards of all workers, and hands out a batch;
+  a) the loader asks the coordinator for samples, pulls the parameters from the shards of all workers, and hands out a batch;
   b) backward() computes this worker's own gradients;
   c) optimizer.step() sends them, as they are then (clipped, unscaled), with the present settings of their groups; the
      shards take the step, and the gradients are dropped, so that the optimizer itself has nothing to do;
@@ -22,15 +22,13 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 
-from isochron._core import Decision, Ledger
+from isochron._core import Assignment, Decision, Ledger, lay_out
 from isochron.errors import Error, SampleError
 from isochron.served.course import Course, Place, Together
-from isochron.served.layout import Layout, make_layout
-from isochron.served.messages import Order, Update
 from isochron.torch import shard_optimizer, state
 from isochron.torch.finite import drop_gradients
 from isochron.torch.job import Job
-from isochron.torch.records import StepRecord, WorkerStep
+from isochron.torch.records import StepRecord
 from isochron.torch.served_models import ServedModels
 from isochron.torch.shard_optimizer import SliceUpdater
 from isochron.torch.source import MapSource, is_stream
@@ -134,7 +132,7 @@ class AsyncJob(Job):
     # Iterations.
 
     @property
-    def _order(self) -> Order:
+    def _order(self) -> Assignment:
         assert self._course is not None
         return self._course.order
 
@@ -152,9 +150,9 @@ class AsyncJob(Job):
             self._stage = Stage.FREE
         signal = self._signals.received() if self._signals is not None else 0
         order = self._course.next_order(1 + signal if signal else int(self._stop_wanted))
-        for update in order.news:
-            self._tell_of(update)
-        if order.meet:
+        for update in order.records:
+            self._tell_of(StepRecord.of(update, self._replica.workers))
+        if order.barrier:
             self._meet(order)
             return None
         return (self._fetch(order),)
@@ -166,12 +164,8 @@ class AsyncJob(Job):
         groups = [[one for one in group["params"] if one.requires_grad] for group in optimizer.param_groups]
         self._parameters = [parameter for group in groups for parameter in group]
         kinds = [[(str(one.dtype), one.element_size(), one.numel()) for one in group] for group in groups]
-        layout = make_layout(kinds, self._world.size)
-        updaters = [
-            SliceUpdater(optimizer, strip.group, self._slice(layout, number))
-            for number, strip in enumerate(layout.strips)
-        ]
-        shard_optimizer.spread(optimizer, self._parameters, layout, rank, updaters)
+        layout = lay_out(kinds, self._world.size)
+        updaters = shard_optimizer.cut(optimizer, self._parameters, layout, rank)
         replica = self._replica
         place = Place(
             replica.epoch, replica.position, self._source.samples_per_epoch, replica.ledger, self._next_update
@@ -180,12 +174,7 @@ class AsyncJob(Job):
         learned = state.part(replica.state(), "controller.").encode()
         return Course(rank, replica.workers, self.options, together, layout, list(updaters), place, learned)
 
-    def _slice(self, layout: Layout, strip: int) -> torch.Tensor:
-        first, last = layout.slice_of(strip, self._world.rank)
-        inside = [one for one, slot in zip(self._parameters, layout.slots, strict=True) if slot.strip == strip]
-        return torch.cat([one.detach().cpu().flatten() for one in inside])[first:last].clone()
-
-    def _fetch(self, order: Order) -> Any:
+    def _fetch(self, order: Assignment) -> Any:
         assert self._course is not None and isinstance(self._source, MapSource)
         self._stopwatch.start()
         self._course.start_pull()
@@ -212,7 +201,7 @@ class AsyncJob(Job):
         layout = self._course.layout
         views = []
         for parameter, slot in zip(self._parameters, layout.slots, strict=True):
-            width = layout.strips[slot.strip].width
+            width = parameter.element_size()
             part = torch.from_numpy(arrays[slot.strip][slot.first * width : slot.last * width])
             views.append(part.view(parameter.dtype).view(parameter.shape))
         return views
@@ -250,30 +239,21 @@ class AsyncJob(Job):
             self._course.finish()
             self._stage = Stage.FREE
 
-    def _tell_of(self, update: Update) -> None:
-        names = {worker.id: worker.name for worker in self._replica.workers}
-        worker = WorkerStep(
-            update.worker, names[update.worker], update.batch, update.start, update.compute_seconds, update.waited,
-            update.exchange_seconds,
-        )  # fmt: skip
-        record = StepRecord(
-            update.number, update.epoch, update.position, update.start, update.seconds, update.loss, update.rate_factor,
-            update.changed, update.reason, update.words, [worker], update.staleness,
-        )  # fmt: skip
-        self._next_update = update.number + 1
-        if update.worker == self._replica.workers[self._world.rank].id:
-            self._record = record
-        self._trace.step(record)
+    def _tell_of(self, update: StepRecord) -> None:
+        self._next_update = update.step + 1
+        if update.workers[0].id == self._replica.workers[self._world.rank].id:
+            self._record = update
+        self._trace.step(update)
 
     # Meetings.
 
-    def _meet(self, order: Order) -> None:
+    def _meet(self, order: Assignment) -> None:
         assert self._course is not None
         self._course.come_together()
         self._take_values()
         self._models.average_buffers(self._course.samples)
         place = self._course.place
-        parts = {"controller.": order.controller, "place.ledger.": place.ledger.state().decode()}
+        parts = {"controller.": order.controller.decode(), "place.ledger.": place.ledger.state().decode()}
         fields = {"place.epoch": place.epoch, "place.position": place.position, "stopping": order.stopping,
                   "stop_signal": order.stop_signal}  # fmt: skip
         self._replica.take_over(state.changed(self._replica.state(), parts, fields))
@@ -295,8 +275,8 @@ class AsyncJob(Job):
 
     @property
     def decision(self) -> Decision:
-        """The desk's latest order says the same of the split."""
-        return super().decision if self._stage is Stage.MEETING else self._order  # type: ignore[return-value]
+        """As the coordinator has said it last."""
+        return super().decision if self._stage is Stage.MEETING else self._order.decision
 
     @property
     def ledger(self) -> Ledger:

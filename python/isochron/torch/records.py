@@ -46,7 +46,7 @@ class StepRecord:
         ]  # fmt: skip
         return StepRecord(
             record.step, record.epoch, record.position, record.start_seconds, record.seconds, record.loss,
-            record.learning_rate_factor, record.changed, record.reason, record.words, steps,
+            record.learning_rate_factor, record.changed, record.reason, record.words, steps, record.staleness,
         )  # fmt: skip
 
     @property

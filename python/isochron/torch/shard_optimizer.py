@@ -1,6 +1,6 @@
-"""The user's optimizer, again, for one slice of the parameters: what a shard moves its values with.
+"""The user's optimizer, again, for one chunk of the parameters: what a shard moves its values with.
 
-Only optimizers that treat every number by itself can be cut this way: an update of a slice must not depend on the rest.
+Only optimizers that treat every number by itself can be cut this way: an update of a chunk must not depend on the rest.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from isochron._core import asynchronous_momentum
+from isochron._core import ParameterLayout, asynchronous_momentum
 from isochron.errors import Error
-from isochron.served.layout import Layout
 
 _ELEMENTWISE = (
     torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam,
@@ -102,27 +101,30 @@ def _as_given(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-# What the slices have learned, in the form of the whole optimizer and back, so that what is saved does not depend on
-# how a job trains.
+# What the chunks have learned, in the form of the whole optimizer and back, so that what is saved does not depend on how
+# a job trains.
 
 
-def spread(
-    whole: torch.optim.Optimizer, parameters: list[torch.nn.Parameter], layout: Layout, rank: int,
-    updaters: list[SliceUpdater],
-) -> None:  # fmt: skip
-    """Local: this shard's optimizers go on from what `whole` has learned."""
-    for number, updater in enumerate(updaters):
-        low, high = layout.slice_of(number, rank)
-        inside = [one for one, slot in zip(parameters, layout.slots, strict=True) if slot.strip == number]
+def cut(
+    whole: torch.optim.Optimizer, parameters: list[torch.nn.Parameter], layout: ParameterLayout, rank: int
+) -> list[SliceUpdater]:
+    """Of this worker's chunks, with the present values and what `whole` has learned of them. Local."""
+    updaters, strips, slots = [], layout.strips, layout.slots
+    for chunk in layout.chunks_on(rank):
+        inside = [one for one, slot in zip(parameters, slots, strict=True) if slot.strip == chunk.strip]
+
+        def part(values: list[torch.Tensor], first: int = chunk.first, last: int = chunk.last) -> torch.Tensor:
+            return torch.cat([one.detach().cpu().flatten() for one in values])[first:last].clone()
+
+        updater = SliceUpdater(whole, strips[chunk.strip].group, part(list(inside)))
         known: dict[str, Any] = next((whole.state[one] for one in inside if whole.state.get(one)), {})
-        if low == high:
-            continue
         for name, example in known.items():
             if name in _SCALARS or not isinstance(example, torch.Tensor):
                 updater.learned[name] = example.clone() if isinstance(example, torch.Tensor) else example
             else:
-                flat = torch.cat([_learned_of(whole, one, name).flatten() for one in inside])
-                updater.learned[name] = flat[low:high].clone()
+                updater.learned[name] = part([_learned_of(whole, one, name) for one in inside])
+        updaters.append(updater)
+    return updaters
 
 
 def _learned_of(whole: torch.optim.Optimizer, parameter: torch.nn.Parameter, name: str) -> torch.Tensor:
@@ -135,11 +137,12 @@ def _learned_of(whole: torch.optim.Optimizer, parameter: torch.nn.Parameter, nam
 
 
 def gather(
-    whole: torch.optim.Optimizer, parameters: list[torch.nn.Parameter], layout: Layout, learned: list[list[Any]]
+    whole: torch.optim.Optimizer, parameters: list[torch.nn.Parameter], layout: ParameterLayout, learned: list[list[Any]]
 ) -> None:
-    """`whole` learns what all slices have: `learned` is by shard and strip."""
+    """`whole` learns what all chunks have: `learned` is by shard and chunk."""
+    of_chunks = list(zip(layout.chunks, [one for shard in learned for one in shard], strict=True))
     for parameter, slot in zip(parameters, layout.slots, strict=True):
-        held = [shard[slot.strip] for shard in learned if shard[slot.strip]]
+        held = [one for chunk, one in of_chunks if chunk.strip == slot.strip and one]
         state: dict[str, Any] = {}
         for name, example in (held[0] if held else {}).items():
             if name in _SCALARS or not isinstance(example, torch.Tensor):
