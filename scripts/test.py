@@ -30,7 +30,6 @@ import test_count
 import test_memory
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CORES = len(os.sched_getaffinity(0))
 PRESETS = {"quick": "dev", "full": "dev", "fuzz": "asan"}
 # What the quick stage needs of the build.
 QUICK_PROGRAMS = ("isochron", "isochron-worker", "isochron_python", "core_test", "sim_test", "tools_test",
@@ -159,7 +158,7 @@ def run_selected(stage, known):
         if not json.loads(listed)["tests"]:
             return test_count.Counts([], [], [], [], {}), Outcome()
     # Many tests wait more than they compute.
-    ok, counts = ctest(stage, "--parallel", str(CORES + 1), *selection)
+    ok, counts = ctest(stage, "--parallel", str(build.CORES + 1), *selection)
     outcome = Outcome()
     if not ok and len(counts.failed_runs) <= MOST_REPEATED:
         _, again = ctest(stage, "--rerun-failed", *selection)
@@ -225,7 +224,7 @@ def run_fuzz(stage, seconds):
     targets = sorted((stage.build / "bin").glob("*_fuzz"))
     if not targets:
         raise StageFailed("there is no fuzz target")
-    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+    with concurrent.futures.ThreadPoolExecutor(build.CORES) as pool:
         results = list(pool.map(lambda target: fuzz(stage, target, seconds), targets))
     with stage.log.open("ab") as log:
         for result in results:
