@@ -1,8 +1,9 @@
 #include "isochron/sim/meter.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
+
+#include "isochron/core/trace/metrics.h"
 
 namespace isochron::sim {
 namespace {
@@ -22,9 +23,12 @@ void Meter::add_step(const Fleet& fleet, double seconds) {
 }
 
 void Meter::add_round(std::span<const double> compute_seconds, const Decision& decision) {
-  const double longest = *std::ranges::max_element(compute_seconds);
-  const double sum = std::accumulate(compute_seconds.begin(), compute_seconds.end(), 0.0);
-  balance_sum_ += sum / (static_cast<double>(compute_seconds.size()) * longest);
+  round_.resize(compute_seconds.size());
+  for (std::size_t i = 0; i < round_.size(); ++i) {
+    round_[i].batch = decision.batch_sizes[i];
+    round_[i].compute_seconds = compute_seconds[i];
+  }
+  balance_sum_ += balance(round_);
   ++rounds_;
   adjustments_ += decision.changed ? 1 : 0;
   batch_sizes_ = decision.batch_sizes;

@@ -62,7 +62,7 @@ struct Result {
   double first_step_seconds = 0.0;
   double samples_per_second = 0.0;
   Quantiles step_seconds;
-  double balance = 0.0;     // mean over steps of mean_k t_k / max_k t_k
+  double balance = 0.0;     // mean over the steps (core/trace/metrics.h)
   double efficiency = 0.0;  // ideal / achieved time; a step's ideal is B / sum_k of k's true speed at a large batch
   std::int64_t adjustments = 0;  // steps before which the split changed
 

@@ -138,7 +138,7 @@ std::string last_figures(const RunView& view) {
     samples += static_cast<double>(worker.batch);
   }
   std::string text = "now: " + rate(samples / step.seconds) + ", step " + duration(step.seconds) + ", balance " +
-                     grouped(balance_of(step), 3) + ", efficiency " + grouped(efficiency_of(step), 3);
+                     grouped(view.meter().last_balance(), 3) + ", efficiency " + grouped(efficiency_of(step), 3);
   if (step.learning_rate_factor != 1.0) {
     text += ", learning rate x" + grouped(step.learning_rate_factor, 3);
   }

@@ -50,20 +50,6 @@ double finite(double value) {
 
 }  // namespace
 
-double balance_of(const StepRecord& record) {
-  double sum = 0.0;
-  double longest = 0.0;
-  int count = 0;
-  for (const WorkerStep& worker : record.workers) {
-    if (can_count(worker)) {
-      sum += worker.compute_seconds;
-      longest = std::max(longest, worker.compute_seconds);
-      ++count;
-    }
-  }
-  return count < 2 ? kUnknown : sum / count / longest;
-}
-
 double efficiency_of(const StepRecord& record) {
   double samples = 0.0;
   double speed = 0.0;
@@ -117,21 +103,18 @@ void RunView::add(const StepRecord& record) {
   }
   const double start = shifted(finite(record.start_seconds));
   const double seconds = std::max(0.0, finite(record.seconds));
+  meter_.add(record);
   Bin bin{.first_step = record.step, .last_step = record.step, .start = start, .end = start + seconds, .cells = {}};
   bin.seconds.add(record.seconds);
   bin.loss.add(record.loss);
-  bin.balance.add(balance_of(record));
+  bin.balance.add(meter_.last_balance());
   bin.efficiency.add(efficiency_of(record));
   add_workers(record, bin);
   bin.rate.add(seconds > 0.0 ? bin.samples / seconds : kUnknown);
-  balance_.merge(bin.balance);
   efficiency_.merge(bin.efficiency);
   samples_ += bin.samples;
   end_ = std::max(end_, bin.end);
   asynchronous_ = asynchronous_ || record.staleness >= 0;
-  if (std::isfinite(record.seconds)) {
-    meter_.add(record);
-  }
   if (record.changed) {
     ++adjustments_;
     decisions_.add(
@@ -226,7 +209,7 @@ Summary RunView::summary() const {
       // Steps that overlap take less time than their sum.
       .seconds = asynchronous_ ? end_ : meter_.seconds(),
       .step_seconds = meter_.step_seconds(),
-      .balance = balance_.mean(),
+      .balance = meter_.balance(),
       .efficiency = efficiency_.mean(),
       .adjustments = adjustments_,
       .loss = last_step_.loss};

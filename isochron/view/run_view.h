@@ -78,6 +78,7 @@ class RunView {
   [[nodiscard]] std::vector<std::vector<Curve::Point>> curves() const;
   [[nodiscard]] Summary summary() const;
   [[nodiscard]] const StepRecord& last_step() const { return last_step_; }
+  [[nodiscard]] const RunMeter& meter() const { return meter_; }
 
  private:
   /// The worker's place, a new one if it is new; kMostWorkers if there are too many.
@@ -95,7 +96,6 @@ class RunView {
   FirstAndLast<Note> decisions_{300, 300};
   FirstAndLast<EvaluationRecord> evaluations_{2000, 2000};
   RunMeter meter_;
-  Spread balance_;
   Spread efficiency_;
   StepRecord last_step_;
   std::int64_t adjustments_ = 0;
@@ -105,9 +105,6 @@ class RunView {
   bool resumed_ = false;       // and no step since
   bool asynchronous_ = false;  // steps overlap
 };
-
-/// mean_k t_k / max_k t_k of the workers that computed; kUnknown for fewer than two.
-[[nodiscard]] double balance_of(const StepRecord& record);
 
 /// The time that the step's samples would take if every worker kept the speed of this step and none ever waited, over
 /// the time that they took: B / sum_k (b_k / t_k) / seconds. kUnknown for fewer than two workers.

@@ -21,7 +21,7 @@ struct LaneResult {
   double samples_per_second = 0.0;
   double settled_samples_per_second = 0.0;  // without the first step, in which an adaptive policy knows nothing yet
   Quantiles step_seconds;
-  double balance = 0.0;     // mean over steps of mean_k t_k / max_k t_k
+  double balance = 0.0;     // mean over the steps (core/trace/metrics.h)
   double efficiency = 0.0;  // ideal over achieved time; ideal: B over the sum of the workers' solo speeds
   double changes = 0.0;     // share of steps before which the split changed
   double loss = 0.0;        // of the last step

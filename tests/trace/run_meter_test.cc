@@ -1,5 +1,7 @@
 #include "isochron/core/trace/run_meter.h"
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -24,7 +26,7 @@ TEST(QuantilesTest, AreValuesThatOccurred) {
 TEST(RunMeterTest, GathersSpeedAndBalance) {
   RunMeter meter;
   EXPECT_EQ(meter.samples_per_second(), 0);
-  EXPECT_EQ(meter.balance(), 0);
+  EXPECT_TRUE(std::isnan(meter.balance()));
   const auto step = [](double seconds, double first, double second) {
     return StepRecord{
         .seconds = seconds,
@@ -36,6 +38,8 @@ TEST(RunMeterTest, GathersSpeedAndBalance) {
   EXPECT_EQ(meter.samples_per_second(), 80.0 / 5.0);
   EXPECT_EQ(meter.balance(), 0.875);
   EXPECT_EQ(meter.step_seconds().p50, 2.0);
+  meter.add(step(std::numeric_limits<double>::infinity(), 1.0, 2.0));
+  EXPECT_EQ(meter.steps(), 2);
 }
 
 TEST(RunMeterTest, CountsTheTimeInWhichAnyWorkerIsAtWorkAndItsStaleness) {

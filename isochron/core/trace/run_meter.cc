@@ -1,7 +1,9 @@
 #include "isochron/core/trace/run_meter.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
+
+#include "isochron/core/trace/metrics.h"
 
 namespace isochron {
 
@@ -26,12 +28,20 @@ std::int64_t StalenessCount::max() const {
 }
 
 void RunMeter::add(const StepRecord& record) {
+  last_balance_ = kUnknown;
+  if (!std::isfinite(record.seconds)) {
+    return;
+  }
   step_seconds_.push_back(record.seconds);
   add_seconds(record);
   for (const WorkerStep& worker : record.workers) {
     samples_ += static_cast<double>(worker.batch);
   }
-  balance_sum_ += balance_after(record);
+  last_balance_ = balance_after(record);
+  if (!std::isnan(last_balance_)) {
+    balance_sum_ += last_balance_;
+    ++balanced_;
+  }
   if (record.staleness >= 0) {
     staleness_.add(record.staleness);
   }
@@ -50,24 +60,17 @@ void RunMeter::add_seconds(const StepRecord& record) {
 }
 
 double RunMeter::balance_after(const StepRecord& record) {
-  std::vector<double> seconds;
   if (record.staleness < 0) {
-    for (const WorkerStep& worker : record.workers) {
-      seconds.push_back(worker.compute_seconds);
-    }
-  } else {
-    iteration_seconds_[record.workers.empty() ? 0 : record.workers.front().id] = record.seconds;
-    for (const auto& [id, last] : iteration_seconds_) {
-      seconds.push_back(last);
-    }
+    return isochron::balance(record.workers);
   }
-  const double sum = std::accumulate(seconds.begin(), seconds.end(), 0.0);
-  const double longest = seconds.empty() ? 0.0 : std::ranges::max(seconds);
-  return longest > 0.0 ? sum / (static_cast<double>(seconds.size()) * longest) : 1.0;
-}
-
-double RunMeter::balance() const {
-  return steps() == 0 ? 0.0 : balance_sum_ / static_cast<double>(steps());
+  if (!record.workers.empty()) {
+    const WorkerStep& worker = record.workers.front();
+    const auto last = std::ranges::find(iterations_, worker.id, &WorkerStep::id);
+    WorkerStep& iteration = last == iterations_.end() ? iterations_.emplace_back(worker) : *last;
+    iteration.batch = worker.batch;
+    iteration.compute_seconds = record.seconds;
+  }
+  return isochron::balance(iterations_);
 }
 
 }  // namespace isochron

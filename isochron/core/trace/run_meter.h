@@ -25,14 +25,16 @@ struct StalenessCount {
 
 class RunMeter {
  public:
+  /// A record whose time is not finite counts for nothing.
   void add(const StepRecord& record);
 
   [[nodiscard]] std::int64_t steps() const { return static_cast<std::int64_t>(step_seconds_.size()); }
   [[nodiscard]] double seconds() const { return seconds_; }  // of the steps alone
   [[nodiscard]] double samples_per_second() const { return steps() == 0 ? 0.0 : samples_ / seconds_; }
   [[nodiscard]] Quantiles step_seconds() const { return quantiles(step_seconds_); }
-  /// Mean over the steps of mean_k t_k / max_k t_k: 1 if all workers were done at the same moment.
-  [[nodiscard]] double balance() const;
+  /// The mean of the steps' balance (metrics.h); kUnknown if no step has one.
+  [[nodiscard]] double balance() const { return balanced_ == 0 ? kUnknown : balance_sum_ / balanced_; }
+  [[nodiscard]] double last_balance() const { return last_balance_; }
   /// Of asynchronous updates; empty if there are none.
   [[nodiscard]] const StalenessCount& staleness() const { return staleness_; }
 
@@ -44,9 +46,11 @@ class RunMeter {
   double samples_ = 0.0;
   double seconds_ = 0.0;
   double balance_sum_ = 0.0;
+  double balanced_ = 0.0;  // steps in the sum
+  double last_balance_ = kUnknown;
   StalenessCount staleness_;
-  double covered_until_ = 0.0;                    // the end of the last time counted
-  std::map<WorkerId, double> iteration_seconds_;  // of everybody's last one
+  double covered_until_ = 0.0;          // the end of the last time counted
+  std::vector<WorkerStep> iterations_;  // everybody's last one, its whole time as the time computed
 };
 
 }  // namespace isochron
