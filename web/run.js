@@ -36,7 +36,7 @@ function decodeTimeline(json, workers) {
     seconds: decodeSpread(json.seconds),
     rate: decodeSpread(json.rate),
     balance: decodeSpread(json.balance),
-    efficiency: decodeSpread(json.efficiency),
+    utilization: decodeSpread(json.utilization),
     loss: decodeSpread(json.loss),
     batch: decodeSpread(cells.batch),
     compute: decodeSpread(cells.compute),
@@ -70,7 +70,7 @@ function joinSpreads(a, b, join) {
 
 // The columns of a timeline, by kind: numbers per bin, spreads per bin, spreads and numbers per worker and bin.
 const kColumns = ["count", "firstStep", "lastStep", "start", "end", "samples"];
-const kSpreads = ["seconds", "rate", "balance", "efficiency", "loss"];
+const kSpreads = ["seconds", "rate", "balance", "utilization", "loss"];
 const kSpreadRows = ["batch", "compute"];
 const kRows = ["wait", "exchange", "offset"];
 

@@ -80,7 +80,7 @@ Result Meter::result() const {
   result.samples_per_second = count * static_cast<double>(global_batch_) / total_seconds_;
   result.step_seconds = quantiles(step_seconds_);
   result.balance = rounds_ == 0 ? 0.0 : balance_sum_ / static_cast<double>(rounds_);
-  result.efficiency = ideal_seconds_ / total_seconds_;
+  result.share_of_peak = ideal_seconds_ / total_seconds_;
   result.adjustments = adjustments_;
   result.steps_to_balance = balanced_at_.value_or(steps);
   std::vector<double> recoveries = recoveries_;

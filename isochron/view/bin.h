@@ -30,7 +30,7 @@ struct Bin {
   Spread seconds;  // of a step
   Spread rate;     // samples per second
   Spread balance;
-  Spread efficiency;
+  Spread utilization;
   Spread loss;
   std::vector<Cell> cells;  // by the worker's place in the view; may be shorter than there are workers
   bool pinned = false;      // stays exact

@@ -124,8 +124,8 @@ std::string rate(double samples_per_second) {
 std::string figures(const RunView& view) {
   const Summary summary = view.summary();
   return "all: " + rate(summary.samples_per_second) + ", p50 " + duration(summary.step_seconds.p50) + " p99 " +
-         duration(summary.step_seconds.p99) + ", balance " + grouped(summary.balance, 3) + ", efficiency " +
-         grouped(summary.efficiency, 3);
+         duration(summary.step_seconds.p99) + ", balance " + grouped(summary.balance, 3) + ", utilization " +
+         grouped(summary.utilization, 3);
 }
 
 std::string last_figures(const RunView& view) {
@@ -138,7 +138,8 @@ std::string last_figures(const RunView& view) {
     samples += static_cast<double>(worker.batch);
   }
   std::string text = "now: " + rate(samples / step.seconds) + ", step " + duration(step.seconds) + ", balance " +
-                     grouped(view.meter().last_balance(), 3) + ", efficiency " + grouped(efficiency_of(step), 3);
+                     grouped(view.meter().last_balance(), 3) + ", utilization " +
+                     grouped(view.meter().last_utilization(), 3);
   if (step.learning_rate_factor != 1.0) {
     text += ", learning rate x" + grouped(step.learning_rate_factor, 3);
   }

@@ -102,7 +102,7 @@ std::string timeline(const RunView& view, std::int64_t first_record) {
       .raw("seconds", all(&Bin::seconds))
       .raw("rate", all(&Bin::rate))
       .raw("balance", all(&Bin::balance))
-      .raw("efficiency", all(&Bin::efficiency))
+      .raw("utilization", all(&Bin::utilization))
       .raw("loss", all(&Bin::loss))
       .raw("cells", cells(bins, view.workers().size(), exact))
       .str();
@@ -223,7 +223,7 @@ std::string to_json(const Summary& summary, const RunHeader& header) {
       .number("total_seconds", summary.seconds)
       .integer("steps", summary.steps)
       .number("balance", summary.balance)
-      .number("efficiency", summary.efficiency)
+      .number("utilization", summary.utilization)
       .integer("adjustments", summary.adjustments)
       .number("loss", summary.loss)
       .number("test_accuracy", summary.accuracy)

@@ -24,10 +24,6 @@ double typical_batch(const RunHeader& header) {
   return std::max(1.0, static_cast<double>(header.global_batch) / workers);
 }
 
-bool can_count(const WorkerStep& worker) {
-  return worker.batch > 0 && std::isfinite(worker.compute_seconds) && worker.compute_seconds > 0.0;
-}
-
 bool deserves_a_look(Reason reason) {
   return reason == Reason::kSpeedChanged || reason == Reason::kRosterChanged;
 }
@@ -49,20 +45,6 @@ double finite(double value) {
 }
 
 }  // namespace
-
-double efficiency_of(const StepRecord& record) {
-  double samples = 0.0;
-  double speed = 0.0;
-  int count = 0;
-  for (const WorkerStep& worker : record.workers) {
-    if (can_count(worker)) {
-      samples += static_cast<double>(worker.batch);
-      speed += static_cast<double>(worker.batch) / worker.compute_seconds;
-      ++count;
-    }
-  }
-  return count < 2 || !(record.seconds > 0.0) ? kUnknown : samples / speed / record.seconds;
-}
 
 RunView::RunView(RunHeader header, std::size_t cells)
     : header_(std::move(header)), timeline_(cells), curves_(typical_batch(header_)) {
@@ -108,10 +90,9 @@ void RunView::add(const StepRecord& record) {
   bin.seconds.add(record.seconds);
   bin.loss.add(record.loss);
   bin.balance.add(meter_.last_balance());
-  bin.efficiency.add(efficiency_of(record));
+  bin.utilization.add(meter_.last_utilization());
   add_workers(record, bin);
   bin.rate.add(seconds > 0.0 ? bin.samples / seconds : kUnknown);
-  efficiency_.merge(bin.efficiency);
   samples_ += bin.samples;
   end_ = std::max(end_, bin.end);
   asynchronous_ = asynchronous_ || record.staleness >= 0;
@@ -210,7 +191,7 @@ Summary RunView::summary() const {
       .seconds = asynchronous_ ? end_ : meter_.seconds(),
       .step_seconds = meter_.step_seconds(),
       .balance = meter_.balance(),
-      .efficiency = efficiency_.mean(),
+      .utilization = meter_.utilization(),
       .adjustments = adjustments_,
       .loss = last_step_.loss};
   if (summary.seconds > 0.0) {

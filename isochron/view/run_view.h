@@ -48,7 +48,7 @@ struct Summary {
   double samples_per_second = kUnknown;
   Quantiles step_seconds;
   double balance = kUnknown;
-  double efficiency = kUnknown;
+  double utilization = kUnknown;
   std::int64_t adjustments = 0;
   double loss = kUnknown;      // of the last step
   double accuracy = kUnknown;  // of the last evaluation
@@ -96,7 +96,6 @@ class RunView {
   FirstAndLast<Note> decisions_{300, 300};
   FirstAndLast<EvaluationRecord> evaluations_{2000, 2000};
   RunMeter meter_;
-  Spread efficiency_;
   StepRecord last_step_;
   std::int64_t adjustments_ = 0;
   double samples_ = 0.0;
@@ -105,9 +104,5 @@ class RunView {
   bool resumed_ = false;       // and no step since
   bool asynchronous_ = false;  // steps overlap
 };
-
-/// The time that the step's samples would take if every worker kept the speed of this step and none ever waited, over
-/// the time that they took: B / sum_k (b_k / t_k) / seconds. kUnknown for fewer than two workers.
-[[nodiscard]] double efficiency_of(const StepRecord& record);
 
 }  // namespace isochron::view

@@ -83,7 +83,7 @@ void write_bin(std::ostream& stream, const Bin& bin, const RunView& view) {
   event.scalar("step/seconds", bin.seconds.mean());
   event.scalar("step/samples_per_second", bin.samples / bin.seconds.sum());
   event.scalar("step/balance", bin.balance.mean());
-  event.scalar("step/efficiency", bin.efficiency.mean());
+  event.scalar("step/utilization", bin.utilization.mean());
   event.scalar("loss/train", bin.loss.mean());
   for (std::size_t i = 0; i < bin.cells.size(); ++i) {
     const std::string& name = view.workers()[i].name;

@@ -23,7 +23,7 @@ TEST(RunViewTest, SumsUpARun) {
   EXPECT_EQ(summary.step_seconds.p50, 1.0);
   EXPECT_EQ(summary.balance, 0.75);  // (0.5 + 1) / 2 over 1
   // 60 samples in 0.5 s and 40 in 1 s are 160 a second: 100 take 0.625 s, and took 1 s.
-  EXPECT_EQ(summary.efficiency, 0.625);
+  EXPECT_EQ(summary.utilization, 0.625);
   EXPECT_TRUE(std::isnan(summary.accuracy));
   const WorkerTotals& slow = view.workers().at(1);
   EXPECT_EQ(slow.name, "slow");

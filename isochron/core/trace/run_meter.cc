@@ -29,6 +29,7 @@ std::int64_t StalenessCount::max() const {
 
 void RunMeter::add(const StepRecord& record) {
   last_balance_ = kUnknown;
+  last_utilization_ = kUnknown;
   if (!std::isfinite(record.seconds)) {
     return;
   }
@@ -38,10 +39,9 @@ void RunMeter::add(const StepRecord& record) {
     samples_ += static_cast<double>(worker.batch);
   }
   last_balance_ = balance_after(record);
-  if (!std::isnan(last_balance_)) {
-    balance_sum_ += last_balance_;
-    ++balanced_;
-  }
+  last_utilization_ = record.staleness < 0 ? isochron::utilization(record) : kUnknown;
+  balance_.add(last_balance_);
+  utilization_.add(last_utilization_);
   if (record.staleness >= 0) {
     staleness_.add(record.staleness);
   }
