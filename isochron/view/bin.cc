@@ -20,6 +20,7 @@ void Bin::merge(const Bin& next) {
   start = std::min(start, next.start);
   end = std::max(end, next.end);
   samples += next.samples;
+  busy += next.busy;
   seconds.merge(next.seconds);
   rate.merge(next.rate);
   balance.merge(next.balance);

@@ -133,13 +133,9 @@ std::string last_figures(const RunView& view) {
   if (view.timeline().records() == 0) {
     return "";
   }
-  double samples = 0.0;
-  for (const WorkerStep& worker : step.workers) {
-    samples += static_cast<double>(worker.batch);
-  }
-  std::string text = "now: " + rate(samples / step.seconds) + ", step " + duration(step.seconds) + ", balance " +
-                     grouped(view.meter().last_balance(), 3) + ", utilization " +
-                     grouped(view.meter().last_utilization(), 3);
+  const RunMeter::Figures& now = view.meter().last();
+  std::string text = "now: " + rate(now.samples_per_second) + ", step " + duration(step.seconds) + ", balance " +
+                     grouped(now.balance, 3) + ", utilization " + grouped(now.utilization, 3);
   if (step.learning_rate_factor != 1.0) {
     text += ", learning rate x" + grouped(step.learning_rate_factor, 3);
   }

@@ -99,6 +99,7 @@ std::string timeline(const RunView& view, std::int64_t first_record) {
       .raw("start", doubles(bins, [](const Bin& bin) { return bin.start; }))
       .raw("end", doubles(bins, [](const Bin& bin) { return bin.end; }))
       .raw("samples", floats(bins, [](const Bin& bin) { return bin.samples; }))
+      .raw("busy", floats(bins, [](const Bin& bin) { return bin.busy; }))
       .raw("seconds", all(&Bin::seconds))
       .raw("rate", all(&Bin::rate))
       .raw("balance", all(&Bin::balance))

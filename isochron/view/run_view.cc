@@ -85,17 +85,20 @@ void RunView::add(const StepRecord& record) {
   }
   const double start = shifted(finite(record.start_seconds));
   const double seconds = std::max(0.0, finite(record.seconds));
-  meter_.add(record);
+  last_step_ = record;
+  last_step_.start_seconds = start;
+  meter_.add(last_step_);
   Bin bin{.first_step = record.step, .last_step = record.step, .start = start, .end = start + seconds, .cells = {}};
   bin.seconds.add(record.seconds);
   bin.loss.add(record.loss);
-  bin.balance.add(meter_.last_balance());
-  bin.utilization.add(meter_.last_utilization());
+  bin.balance.add(meter_.last().balance);
+  bin.utilization.add(meter_.last().utilization);
   add_workers(record, bin);
-  bin.rate.add(seconds > 0.0 ? bin.samples / seconds : kUnknown);
-  samples_ += bin.samples;
+  if (const double rate = meter_.last().samples_per_second; rate > 0.0) {
+    bin.rate.add(rate);
+    bin.busy = bin.samples / rate;
+  }
   end_ = std::max(end_, bin.end);
-  asynchronous_ = asynchronous_ || record.staleness >= 0;
   if (record.changed) {
     ++adjustments_;
     decisions_.add(
@@ -109,7 +112,6 @@ void RunView::add(const StepRecord& record) {
     }
   }
   timeline_.add(std::move(bin));
-  last_step_ = record;
 }
 
 void RunView::add_workers(const StepRecord& record, Bin& bin) {
@@ -187,16 +189,13 @@ std::vector<std::vector<Curve::Point>> RunView::curves() const {
 Summary RunView::summary() const {
   Summary summary{
       .steps = timeline_.records(),
-      // Steps that overlap take less time than their sum.
-      .seconds = asynchronous_ ? end_ : meter_.seconds(),
+      .seconds = meter_.seconds(),
+      .samples_per_second = meter_.samples_per_second(),
       .step_seconds = meter_.step_seconds(),
       .balance = meter_.balance(),
       .utilization = meter_.utilization(),
       .adjustments = adjustments_,
       .loss = last_step_.loss};
-  if (summary.seconds > 0.0) {
-    summary.samples_per_second = samples_ / summary.seconds;
-  }
   if (evaluations_.total() > 0) {
     summary.accuracy = evaluations_.back().accuracy;
   }

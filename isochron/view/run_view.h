@@ -98,11 +98,9 @@ class RunView {
   RunMeter meter_;
   StepRecord last_step_;
   std::int64_t adjustments_ = 0;
-  double samples_ = 0.0;
-  double end_ = 0.0;           // of the last step
-  double shift_ = 0.0;         // added to what a process that went on with the run says of time
-  bool resumed_ = false;       // and no step since
-  bool asynchronous_ = false;  // steps overlap
+  double end_ = 0.0;      // of the last step
+  double shift_ = 0.0;    // added to what a process that went on with the run says of time
+  bool resumed_ = false;  // and no step since
 };
 
 }  // namespace isochron::view

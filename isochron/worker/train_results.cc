@@ -1,6 +1,7 @@
 #include "isochron/worker/train_results.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "isochron/cli/table.h"
 
@@ -12,6 +13,10 @@ using Json = nlohmann::ordered_json;
 
 Json or_null(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
+}
+
+std::string known(double value, int digits) {
+  return std::isnan(value) ? "-" : fixed(value, digits);
 }
 
 }  // namespace
@@ -60,12 +65,12 @@ std::string summary(const TrainResults& results) {
       {{"policy", "steps", "samples/s", "step p50", "p90", "p99", "balance", "utilization", "loss", "accuracy"},
        {results.policy,
         std::to_string(results.meter.steps()),
-        fixed(results.meter.samples_per_second(), 1),
+        known(results.meter.samples_per_second(), 1),
         fixed(step.p50, 4) + " s",
         fixed(step.p90, 4) + " s",
         fixed(step.p99, 4) + " s",
-        fixed(results.meter.balance(), 3),
-        fixed(results.meter.utilization(), 3),
+        known(results.meter.balance(), 3),
+        known(results.meter.utilization(), 3),
         fixed(results.loss, 4),
         accuracy ? fixed(*accuracy, 4) : "-"}});
   text += "batch sizes in the end:";

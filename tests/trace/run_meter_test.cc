@@ -25,7 +25,7 @@ TEST(QuantilesTest, AreValuesThatOccurred) {
 
 TEST(RunMeterTest, GathersSpeedAndBalance) {
   RunMeter meter;
-  EXPECT_EQ(meter.samples_per_second(), 0);
+  EXPECT_TRUE(std::isnan(meter.samples_per_second()));
   EXPECT_TRUE(std::isnan(meter.balance()));
   const auto step = [](double seconds, double first, double second) {
     return StepRecord{
@@ -50,8 +50,9 @@ TEST(RunMeterTest, CountsTheTimeInWhichAnyWorkerIsAtWorkAndItsStaleness) {
   };
   meter.add(update(0, 0.0, 1.0, 0));
   meter.add(update(0, 1.0, 1.0, 0));
-  meter.add(update(1, 0.0, 2.5, 2));   // 0.5 s more; balance (1 + 2.5) / 5
-  meter.add(update(0, 10.0, 2.5, 1));  // after a pause; balance 1
+  meter.add(update(1, 0.0, 2.5, 2));                // 0.5 s more; balance (1 + 2.5) / 5
+  meter.add(update(0, 10.0, 2.5, 1));               // after a pause; balance 1
+  EXPECT_EQ(meter.last().samples_per_second, 8.0);  // 10 samples in 2.5 s, twice
   EXPECT_EQ(meter.seconds(), 5.0);
   EXPECT_EQ(meter.samples_per_second(), 8.0);
   EXPECT_DOUBLE_EQ(meter.balance(), (1.0 + 1.0 + 0.7 + 1.0) / 4.0);

@@ -97,6 +97,23 @@ TEST(RunViewTest, MeasuresOverlappingStepsByTheClock) {
   EXPECT_EQ(view.summary().balance, 1.0);               // everybody's last iteration took a second
 }
 
+TEST(RunViewTest, CountsTheTimeOfUpdatesOnceAndThatOfEveryProcess) {
+  RunView view(header_of({"a", "b"}));
+  const auto push = [&view](double start, double seconds) {
+    StepRecord record = step_of(0, start, {50}, {seconds});
+    record.staleness = 0;
+    view.add(record);
+  };
+  push(0.0, 1.0);
+  push(5.0, 1.0);
+  push(2.0, 5.0);  // began before the one that ended before
+  EXPECT_EQ(view.summary().seconds, 6.0);
+  view.add(EventRecord{.step = 1, .event = "resume"});
+  push(0.0, 4.0);
+  EXPECT_EQ(view.summary().seconds, 10.0);
+  EXPECT_EQ(view.summary().samples_per_second, 20.0);
+}
+
 TEST(RunViewTest, SurvivesWhateverALogSays) {
   RunHeader header = header_of({std::string(100000, 'x'), "<script>"});
   RunView view(header);
