@@ -59,8 +59,8 @@ class Runner {
       trainer_.step();
       const double seconds = seconds_since(start);
       log_.seconds += seconds;
-      log_.first_step = log_.steps.empty() ? seconds : log_.first_step;
       log_.steps.push_back(trainer_.job().last_step());
+      log_.steps.back().seconds = seconds;  // the training loop's, which is a little more than the job knows
       evaluate_if_due(std::ssize(log_.steps));
     }
   }
@@ -75,7 +75,6 @@ class Runner {
   train::Options with_updates(train::Options training) {
     if (asynchronous()) {
       training.job.on_step = [this](const StepRecord& record) {
-        log_.first_step = log_.steps.empty() ? record.seconds : log_.first_step;
         log_.at.push_back(
             record.epoch * trainer_.steps_per_epoch() + record.position / options_.training.job.global_batch);
         log_.steps.push_back(record);

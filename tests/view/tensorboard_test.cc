@@ -131,7 +131,7 @@ TEST(TensorboardTest, WritesScalarsThatReadBack) {
           Pair("compute_seconds/fast", 0.5F),
           Pair("compute_seconds/slow", 1.0F),
           Pair("step/balance", 0.75F),
-          Pair("step/efficiency", 0.625F),
+          Pair("step/utilization", 0.625F),
           Pair("step/samples_per_second", 100.0F),
           Pair("step/seconds", 1.0F),
           Pair("wait_seconds/fast", 0.5F),
