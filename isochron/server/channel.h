@@ -44,8 +44,8 @@ class Channel {
   // Until all have ended; `partners`, by request, are those with whom, or nothing. Throws TimeoutError, which names
   // the partners of requests that have not ended, or PeerLostError.
   void wait(std::vector<MPI_Request>& requests, const std::string& what, const std::vector<Peer>& partners = {});
-  // Sends a report to the coordinator's rank and waits for the assignment, both as bytes: three times the usual time-out,
-  // since the coordinator itself looks after those whom others wait for.
+  // Sends a report to the coordinator's rank and waits for the assignment, both as bytes: three times the usual
+  // time-out, since the coordinator itself looks after those whom others wait for.
   std::string ask(const Peer& coordinator, const std::string& report);
 
   // Ends the use of the communicators, on all ranks.

@@ -1,9 +1,9 @@
 // Structs as bytes and back: the one codec of what workers, shards and the coordinator send each other.
 //
-// A struct lists its fields once, in a function `exchange(wire, value)` or a member `exchange(wire)`; the writer and the
-// reader go through the same list, so the two directions cannot drift apart. Numbers lie little-endian in their own width, texts and lists have a
-// count of 4 bytes in front. Bytes that are no such struct throw isochron::Error, whatever they are: no count is
-// believed beyond the bytes that are there. Pure.
+// A struct lists its fields once, in a function `exchange(wire, value)` or a member `exchange(wire)`; the writer and
+// the reader go through the same list, so the two directions cannot drift apart. Numbers lie little-endian in their own
+// width, texts and lists have a count of 4 bytes in front. Bytes that are no such struct throw isochron::Error,
+// whatever they are: no count is believed beyond the bytes that are there. Pure.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,6 @@
 // The coordinator of an asynchronous job: workers tell it that they are free, and it says what to do next. It moves
-// reports in and assignments out of the dispatcher, which decides, and numbers the updates: its records are the run log.
+// reports in and assignments out of the dispatcher, which decides, and numbers the updates: its records are the run
+// log.
 //
 // What became known goes to every worker with its next assignment, so that all know all, one iteration late at most; in
 // rounds (s = 0) when a round is over, since it counts as a whole or not at all. A report that comes twice counts once

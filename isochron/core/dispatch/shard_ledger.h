@@ -1,9 +1,9 @@
 // What has become of the updates of a chunk, or of a whole shard of the parameters: each is applied once, however often
 // it is sent, and its staleness is known. The arithmetic is the caller's.
 //
-// In rounds (s = 0) gradients are added up, and the mean is applied by the first who knows that the round is over on all
-// servers: that is whoever pulls for the next one. So a round in which a worker is lost can be left out everywhere and
-// done again. O(log K) per call. Not thread-safe.
+// In rounds (s = 0) gradients are added up, and the mean is applied by the first who knows that the round is over on
+// all servers: that is whoever pulls for the next one. So a round in which a worker is lost can be left out everywhere
+// and done again. O(log K) per call. Not thread-safe.
 #pragma once
 
 #include <cstdint>

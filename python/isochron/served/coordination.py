@@ -1,4 +1,4 @@
-"""Where the workers ask what to do next: the native module's Coordinator decides, this keeps the waiting and the time."""
+"""Where the workers ask what to do next: the native module's Coordinator decides, this waits and keeps the time."""
 
 from __future__ import annotations
 

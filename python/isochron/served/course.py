@@ -57,7 +57,7 @@ class Place:
 
 
 class Course:
-    """Collective: all workers make one, with the same layout. `workers` are by rank, `updaters` of this worker's chunks;
+    """Collective: all workers make one, with the same layout. `workers` are by rank, `updaters` of our own chunks;
     `controller`: what the policy has learned so far, as bytes."""
 
     def __init__(

@@ -1,7 +1,8 @@
 """A job whose workers are not in step (sync="asp", "ssp"): isochron.served carries it, this file ties it to TensorFlow.
 
 One iteration:
-  a) the dataset asks the coordinator for samples, pulls the parameters from the shards of all workers, and hands out a batch;
+  a) the dataset asks the coordinator for samples, pulls the parameters from the shards of all workers, and hands out a
+     batch;
   b) the step function computes this worker's own gradients, and notes them in place of applying them;
   c) they are sent, with the present learning rate; the shards take the step, each with the user's optimizer for its
      slices, and the worker waits until all have.
@@ -178,8 +179,9 @@ class AsyncJob(Job):
         strips = parameters.layout.strips
         for chunk in parameters.layout.chunks_on(self.rank):
             mine = parameters.strip(chunk.strip, values)[chunk.first : chunk.last]
+            decays = strips[chunk.strip].group == 0
             updaters.append(SliceUpdater(
-                optimizer, mine, decays=strips[chunk.strip].group == 0, corrected_for=self.size if corrected else 0))  # fmt: skip
+                optimizer, mine, decays=decays, corrected_for=self.size if corrected else 0))  # fmt: skip
         steps = self._progress.shard_steps or int(optimizer.iterations.numpy())
         shard_state.spread(optimizer, parameters, updaters, self.rank, steps)
         return updaters

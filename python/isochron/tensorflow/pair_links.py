@@ -25,7 +25,7 @@ from isochron.tensorflow.peers import Peers
 _FIRST = 4096  # bytes of the first broadcast of a frame: its head, and most messages whole
 _MOST = 64 << 20  # bytes of a message
 _FIRST_GROUP = 1 << 20  # strategies count theirs from 1
-_FIRST_BODY = 64  # messages of a group that differ in size differ in number: bodies from here, messages by the size's bits
+_FIRST_BODY = 64  # broadcasts of a group that differ in size differ in number: bodies from here, others by its bits
 _FAREWELL_SECONDS = 5.0
 
 _networks = itertools.count()  # of this process; all workers count alike

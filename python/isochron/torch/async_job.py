@@ -1,7 +1,8 @@
 """A job whose workers are not in step (sync="asp", "ssp"): isochron.served carries it, this file ties it to PyTorch.
 
 One iteration:
-  a) the loader asks the coordinator for samples, pulls the parameters from the shards of all workers, and hands out a batch;
+  a) the loader asks the coordinator for samples, pulls the parameters from the shards of all workers, and hands out a
+     batch;
   b) backward() computes this worker's own gradients;
   c) optimizer.step() sends them, as they are then (clipped, unscaled), with the present settings of their groups; the
      shards take the step, and the gradients are dropped, so that the optimizer itself has nothing to do;

@@ -101,8 +101,8 @@ def _as_given(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-# What the chunks have learned, in the form of the whole optimizer and back, so that what is saved does not depend on how
-# a job trains.
+# What the chunks have learned, in the form of the whole optimizer and back, so that what is saved does not depend on
+# how a job trains.
 
 
 def cut(
@@ -137,8 +137,9 @@ def _learned_of(whole: torch.optim.Optimizer, parameter: torch.nn.Parameter, nam
 
 
 def gather(
-    whole: torch.optim.Optimizer, parameters: list[torch.nn.Parameter], layout: ParameterLayout, learned: list[list[Any]]
-) -> None:
+    whole: torch.optim.Optimizer, parameters: list[torch.nn.Parameter], layout: ParameterLayout,
+    learned: list[list[Any]],
+) -> None:  # fmt: skip
     """`whole` learns what all chunks have: `learned` is by shard and chunk."""
     of_chunks = list(zip(layout.chunks, [one for shard in learned for one in shard], strict=True))
     for parameter, slot in zip(parameters, layout.slots, strict=True):
