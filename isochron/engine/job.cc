@@ -63,6 +63,9 @@ const Decision& Job::decision() const {
 double Job::loss_weight() const {
   return driver_->loss_weight();
 }
+const UpdateRecord& Job::last_update() const {
+  return driver_->last_update();
+}
 const StepRecord& Job::last_step() const {
   return driver_->last_step();
 }

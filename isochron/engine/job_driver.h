@@ -5,6 +5,7 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 #include "isochron/engine/job.h"
@@ -38,7 +39,12 @@ class Job::Driver {
   virtual std::int64_t steps_per_epoch() const = 0;
   virtual std::int64_t next_record() const = 0;
   virtual const Ledger& ledger() const = 0;
-  virtual const StepRecord& last_step() const = 0;
+  virtual const StepRecord& last_step() const {
+    throw std::logic_error("last_step() of an asynchronous job; permitted: last_update()");
+  }
+  virtual const UpdateRecord& last_update() const {
+    throw std::logic_error("last_update() of a synchronous job; permitted: last_step()");
+  }
   virtual double loss_weight() const = 0;
   virtual void meet_at(std::int64_t step) = 0;
   virtual PushCounts push_counts() const = 0;

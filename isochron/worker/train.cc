@@ -80,7 +80,10 @@ class Reporter {
       }
       if (const auto* const step = std::get_if<StepRecord>(&line)) {
         trace_->record(*step);
-        progress_.show(as_step(*step));
+        progress_.show(shown(*step));
+      } else if (const auto* const update = std::get_if<UpdateRecord>(&line)) {
+        trace_->record(*update);
+        progress_.show(shown(*update));
       } else if (const auto* const event = std::get_if<EventRecord>(&line)) {
         trace_->record(*event);
         say("step " + std::to_string(event->step) + ": " + event->event + ", " + event->words);
@@ -104,19 +107,23 @@ class Reporter {
   }
 
  private:
-  /// A worker's update as the step of the global batch that it is part of, as long as the workers take about equally
-  /// long with their batches.
-  StepRecord as_step(StepRecord record) {
-    if (record.staleness >= 0) {
-      Job& job = trainer_.job();
-      record.step =
-          record.epoch * trainer_.steps_per_epoch() + record.position / job.controller().roster().global_batch;
-      record.workers.clear();
-      for (const std::int64_t batch : job.batch_sizes()) {
-        record.workers.push_back({.batch = batch});
-      }
+  static ShownStep shown(const StepRecord& record) {
+    ShownStep step{.step = record.step, .seconds = record.seconds, .loss = record.loss};
+    for (const WorkerStep& worker : record.workers) {
+      step.batch_sizes.push_back(worker.batch);
     }
-    return record;
+    return step;
+  }
+
+  /// The step of the global batch that the update is part of, as long as the workers take about equally long with their
+  /// batches.
+  ShownStep shown(const UpdateRecord& record) {
+    Job& job = trainer_.job();
+    return {
+        .step = record.epoch * trainer_.steps_per_epoch() + record.position / job.controller().roster().global_batch,
+        .seconds = record.seconds,
+        .loss = record.loss,
+        .batch_sizes = job.batch_sizes()};
   }
 
   template <class Record>
@@ -188,14 +195,16 @@ class Run {
   train::Options with_hooks(train::Options options) {
     options.job.handle_signals = true;
     options.job.warn = complain_line;
-    options.job.on_step = [this](const StepRecord& record) {
+    const auto note = [this](const auto& record) {
       history_.add(record);
-      if (record.staleness >= 0) {  // anybody's update; trainer_ knows of this worker's own
-        results_.meter.add(record);
-      }
       if (reporter_) {  // before a checkpoint that holds the step
         reporter_->write(history_);
       }
+    };
+    options.job.on_step = note;
+    options.job.on_update = [this, note](const UpdateRecord& record) {
+      results_.meter.add(record);  // anybody's; trainer_ knows of this worker's own
+      note(record);
     };
     options.job.on_event = [this](const EventRecord& record) { history_.add(record); };
     if (const char* const folder = std::getenv(io::kJobFolderVariable)) {
@@ -248,12 +257,13 @@ class Run {
   }
 
   void note_step() {
-    const StepRecord& record = trainer_.job().last_step();
     if (options_.job.sync == Sync::kBsp) {
-      results_.meter.add(record);
+      results_.meter.add(trainer_.job().last_step());
+      results_.loss = trainer_.job().last_step().loss;
+    } else {
+      results_.loss = trainer_.job().last_update().loss;
     }
     results_.pushes = trainer_.job().push_counts();
-    results_.loss = record.loss;
     results_.batch_sizes = trainer_.job().batch_sizes();
     write();
   }
@@ -275,11 +285,10 @@ class Run {
   void evaluate() {
     const train::Evaluation evaluation = trainer_.evaluate();
     const std::int64_t done = trainer_.job().step();
-    const StepRecord& last = trainer_.job().last_step();
     results_.evaluations.push_back({.step = done, .seconds = results_.meter.seconds(), .evaluation = evaluation});
     history_.add(EvaluationRecord{
         .step = trainer_.job().next_record(),
-        .seconds = last.start_seconds + last.seconds,
+        .seconds = last_end(),
         .loss = evaluation.loss,
         .accuracy = evaluation.accuracy});
     write();
@@ -288,6 +297,16 @@ class Run {
           "step " + std::to_string(done) + ": test accuracy " + fixed(evaluation.accuracy, 4) + ", test loss " +
           fixed(evaluation.loss, 4) + ", " + fixed(results_.meter.seconds(), 1) + " s of training");
     }
+  }
+
+  /// When this worker's last step or iteration ended, in seconds since the start of the run.
+  double last_end() {
+    if (options_.job.sync == Sync::kBsp) {
+      const StepRecord& last = trainer_.job().last_step();
+      return last.start_seconds + last.seconds;
+    }
+    const UpdateRecord& last = trainer_.job().last_update();
+    return last.worker.start_seconds + last.seconds;
   }
 
   void finish() {

@@ -41,17 +41,19 @@ class TrainProgramTest : public ShellTest {
 
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
 
-  [[nodiscard]] std::vector<StepRecord> steps(const std::string& log) const {
+  template <class Record>
+  [[nodiscard]] std::vector<Record> records(const std::string& log) const {
     std::ifstream stream(folder_ / log);
     io::RunLogReader reader(stream, log);
-    std::vector<StepRecord> steps;
+    std::vector<Record> records;
     while (const auto line = reader.next()) {
-      if (std::holds_alternative<StepRecord>(*line)) {
-        steps.push_back(std::get<StepRecord>(*line));
+      if (const auto* const record = std::get_if<Record>(&*line)) {
+        records.push_back(*record);
       }
     }
-    return steps;
+    return records;
   }
+  [[nodiscard]] std::vector<StepRecord> steps(const std::string& log) const { return records<StepRecord>(log); }
 };
 
 /// Steps 0, 1, 2 …, and every sample of every epoch in one of them.
@@ -126,9 +128,9 @@ TEST_F(TrainProgramTest, TrainsAsynchronouslyAndProvesIt) {
   EXPECT_EQ(result["pushes"]["sent"], result["pushes"]["applied"]);
   std::int64_t samples = 0;
   std::int64_t updates = 0;
-  for (const StepRecord& record : steps("run.jsonl")) {
+  for (const UpdateRecord& record : records<UpdateRecord>("run.jsonl")) {
     ASSERT_EQ(record.step, updates++);
-    samples += record.workers.front().batch;
+    samples += record.worker.batch;
     EXPECT_GE(record.staleness, 0);
   }
   EXPECT_EQ(samples, 2000);

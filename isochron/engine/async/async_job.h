@@ -65,7 +65,7 @@ class Job::Async final : public Job::Driver, private Member {
   std::int64_t steps_per_epoch() const override { return sampler().steps_per_epoch(); }
   std::int64_t next_record() const override { return next_record_; }
   const Ledger& ledger() const override;
-  const StepRecord& last_step() const override { return record_; }
+  const UpdateRecord& last_update() const override { return record_; }
   double loss_weight() const override { return 1.0; }
   void meet_at(std::int64_t step) override { meet_at_ = step; }
   PushCounts push_counts() const override { return counts_; }
@@ -189,7 +189,7 @@ class Job::Async final : public Job::Driver, private Member {
   double cpu_started_ = 0.0;
   FreeWords report_;
 
-  StepRecord record_;
+  UpdateRecord record_;
   std::int64_t next_record_ = 0;
   PushCounts counts_;
   bool stop_wanted_ = false;

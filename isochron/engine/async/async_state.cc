@@ -64,7 +64,12 @@ void Job::Async::restore(const std::filesystem::path& path) {
   decision_ = controller_.decision();
   place_ = {.seed = options_.seed, .epoch = resumed_->sampler.epoch, .position = resumed_->sampler.position};
   if (!resumed_->record.empty()) {
-    record_ = std::get<StepRecord>(io::parse_run_log_line(resumed_->record));
+    const io::RunLogLine last = io::parse_run_log_line(resumed_->record);
+    if (const auto* const update = std::get_if<UpdateRecord>(&last)) {
+      record_ = *update;
+    } else {
+      record_.step = std::get<StepRecord>(last).step;  // the run was synchronous until now
+    }
     next_record_ = record_.step + 1;
   }
 }
@@ -81,7 +86,7 @@ void Job::Async::follow(const SavedJob& saved) {
 SavedJob Job::Async::saved() {
   const std::string learned =
       the_only(membership_->group(), coordinator_ ? controller().state().serialize() : std::string());
-  StepRecord last = record_;  // the number of the last one counts
+  UpdateRecord last = record_;  // the number of the last one counts
   last.step = next_record_ - 1;
   return {
       .global_batch = options_.global_batch,
