@@ -116,12 +116,12 @@ TEST(AsyncTest, AJoinStartsAtOnce) {
   ClusterSpec cluster = small_cluster({1, 1});
   cluster.workers[1].absent = true;
   cluster.changes = {at_seconds(2.0, "w1", Event::kJoin)};
-  const auto records = records_of(cluster, {.global_batch = 8, .steps = 2, .sync = Sync::kAsp}, "uniform");
+  const auto records = updates_of(cluster, {.global_batch = 8, .steps = 2, .sync = Sync::kAsp}, "uniform");
   // w1 takes its 4 samples at 2 s; w0 finishes its 8 at 8 s and takes 4 from then on.
   ASSERT_EQ(records.size(), 3U);
-  EXPECT_EQ(records[0].workers[0].id, 1U);
-  EXPECT_DOUBLE_EQ(records[0].start_seconds, 2.0);
-  EXPECT_EQ(records[0].workers[0].batch, 4);
+  EXPECT_EQ(records[0].worker.id, 1U);
+  EXPECT_DOUBLE_EQ(records[0].worker.start_seconds, 2.0);
+  EXPECT_EQ(records[0].worker.batch, 4);
 }
 
 TEST(AsyncTest, AnEmptyBatchIsRefused) {

@@ -1,4 +1,4 @@
-#include "isochron/core/predict/perceptron.h"
+#include "isochron/baselines/perceptron.h"
 
 #include <cmath>
 

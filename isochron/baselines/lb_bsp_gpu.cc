@@ -1,11 +1,11 @@
-#include "isochron/core/policy/lb_bsp_gpu.h"
+#include "isochron/baselines/lb_bsp_gpu.h"
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
 
-#include "isochron/core/policy/kind_median.h"
+#include "isochron/baselines/kind_median.h"
 #include "isochron/core/policy/per_worker.h"
 
 namespace isochron {

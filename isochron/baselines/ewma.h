@@ -1,7 +1,7 @@
 // The exponentially weighted moving average of past speeds: m += alpha (v - m), starting at the first speed.
 #pragma once
 
-#include "isochron/core/predict/predictor.h"
+#include "isochron/baselines/predictor.h"
 
 namespace isochron {
 

@@ -1,4 +1,4 @@
-#include "isochron/core/predict/normaliser.h"
+#include "isochron/baselines/normaliser.h"
 
 #include <algorithm>
 #include <cmath>

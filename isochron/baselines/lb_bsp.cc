@@ -1,6 +1,6 @@
-#include "isochron/core/policy/lb_bsp.h"
+#include "isochron/baselines/lb_bsp.h"
 
-#include "isochron/core/policy/lb_bsp_cpu.h"
+#include "isochron/baselines/lb_bsp_cpu.h"
 
 namespace isochron {
 

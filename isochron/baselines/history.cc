@@ -1,4 +1,4 @@
-#include "isochron/core/predict/history.h"
+#include "isochron/baselines/history.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "isochron/core/policy/smoothed_times.h"
+#include "isochron/baselines/smoothed_times.h"
 
 #include <algorithm>
 #include <cmath>

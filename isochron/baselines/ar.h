@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "isochron/core/predict/history.h"
-#include "isochron/core/predict/predictor.h"
+#include "isochron/baselines/history.h"
+#include "isochron/baselines/predictor.h"
 
 namespace isochron {
 

@@ -1,7 +1,7 @@
 // The coming step will be as fast as the last one.
 #pragma once
 
-#include "isochron/core/predict/predictor.h"
+#include "isochron/baselines/predictor.h"
 
 namespace isochron {
 

@@ -1,4 +1,4 @@
-#include "isochron/core/policy/time_profile.h"
+#include "isochron/baselines/time_profile.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "isochron/core/policy/cubic_fit.h"
+#include "isochron/baselines/cubic_fit.h"
 
 namespace isochron {
 namespace {

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "isochron/baselines/time_profile.h"
 #include "isochron/core/options.h"
 #include "isochron/core/policy/policy.h"
-#include "isochron/core/policy/time_profile.h"
 
 namespace isochron {
 

@@ -7,10 +7,10 @@
 #include <memory>
 #include <string>
 
+#include "isochron/baselines/lb_bsp_gpu.h"
+#include "isochron/baselines/predictor.h"
 #include "isochron/core/options.h"
-#include "isochron/core/policy/lb_bsp_gpu.h"
 #include "isochron/core/policy/policy.h"
-#include "isochron/core/predict/predictor.h"
 
 namespace isochron {
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "isochron/baselines/smoothed_times.h"
 #include "isochron/core/options.h"
 #include "isochron/core/policy/policy.h"
-#include "isochron/core/policy/smoothed_times.h"
 
 namespace isochron {
 

@@ -17,11 +17,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "isochron/core/predict/adam.h"
-#include "isochron/core/predict/history.h"
-#include "isochron/core/predict/normaliser.h"
-#include "isochron/core/predict/perceptron.h"
-#include "isochron/core/predict/predictor.h"
+#include "isochron/baselines/adam.h"
+#include "isochron/baselines/history.h"
+#include "isochron/baselines/normaliser.h"
+#include "isochron/baselines/perceptron.h"
+#include "isochron/baselines/predictor.h"
 
 namespace isochron {
 

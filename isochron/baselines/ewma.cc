@@ -1,4 +1,4 @@
-#include "isochron/core/predict/ewma.h"
+#include "isochron/baselines/ewma.h"
 
 #include <stdexcept>
 

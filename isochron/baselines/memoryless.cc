@@ -1,4 +1,4 @@
-#include "isochron/core/predict/memoryless.h"
+#include "isochron/baselines/memoryless.h"
 
 namespace isochron {
 

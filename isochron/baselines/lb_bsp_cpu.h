@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
+#include "isochron/baselines/predictor.h"
 #include "isochron/core/policy/policy.h"
-#include "isochron/core/predict/predictor.h"
 
 namespace isochron {
 

@@ -1,13 +1,13 @@
-#include "isochron/core/predict/predictor.h"
+#include "isochron/baselines/predictor.h"
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
-#include "isochron/core/predict/ar.h"
-#include "isochron/core/predict/ewma.h"
-#include "isochron/core/predict/memoryless.h"
-#include "isochron/core/predict/narx.h"
+#include "isochron/baselines/ar.h"
+#include "isochron/baselines/ewma.h"
+#include "isochron/baselines/memoryless.h"
+#include "isochron/baselines/narx.h"
 
 namespace isochron {
 namespace {

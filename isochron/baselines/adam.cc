@@ -1,4 +1,4 @@
-#include "isochron/core/predict/adam.h"
+#include "isochron/baselines/adam.h"
 
 #include <cmath>
 

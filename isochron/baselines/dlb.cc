@@ -1,4 +1,4 @@
-#include "isochron/core/policy/dlb.h"
+#include "isochron/baselines/dlb.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "isochron/core/policy/lbb.h"
+#include "isochron/baselines/lbb.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "isochron/baselines/smoothed_times.h"
 #include "isochron/core/allocate/allocate.h"
 #include "isochron/core/policy/per_worker.h"
-#include "isochron/core/policy/smoothed_times.h"
 
 namespace isochron {
 namespace {

@@ -1,4 +1,4 @@
-#include "isochron/core/policy/cubic_fit.h"
+#include "isochron/baselines/cubic_fit.h"
 
 #include <algorithm>
 #include <array>

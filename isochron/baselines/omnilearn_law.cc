@@ -1,10 +1,10 @@
-#include "isochron/core/policy/omnilearn_law.h"
+#include "isochron/baselines/omnilearn_law.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "isochron/core/policy/smoothed_times.h"
+#include "isochron/baselines/smoothed_times.h"
 
 namespace isochron {
 namespace {

@@ -1,10 +1,10 @@
-#include "isochron/core/policy/lb_bsp_cpu.h"
+#include "isochron/baselines/lb_bsp_cpu.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "isochron/core/policy/kind_median.h"
+#include "isochron/baselines/kind_median.h"
 #include "isochron/core/policy/per_worker.h"
 
 namespace isochron {

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "isochron/baselines/omnilearn_law.h"
+#include "isochron/baselines/smoothed_times.h"
 #include "isochron/core/options.h"
-#include "isochron/core/policy/omnilearn_law.h"
 #include "isochron/core/policy/policy.h"
-#include "isochron/core/policy/smoothed_times.h"
 
 namespace isochron {
 
