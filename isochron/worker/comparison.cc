@@ -135,11 +135,11 @@ class Runner {
     const std::int64_t step = trainer_.job().step();
     for (const Stage& stage : stages_) {
       if (lane_.policy == "oracle" && stage.first_step == step && step > 0) {
-        std::vector<Worker> workers = trainer_.job().controller().roster().workers;
+        std::vector<Worker> workers = trainer_.job().workers();
         for (std::size_t k = 0; k < workers.size(); ++k) {
           workers[k].weight = stage.solo[k];
         }
-        trainer_.job().controller().change_workers(std::move(workers));
+        trainer_.job().change_workers(std::move(workers));
       }
     }
   }

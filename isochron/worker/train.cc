@@ -43,7 +43,7 @@ RunHeader header_of(const train::Options& options, train::Trainer& trainer) {
   }
   header.model = options.model;
   header.dataset = options.dataset;
-  for (const Worker& worker : trainer.job().controller().roster().workers) {
+  for (const Worker& worker : trainer.job().workers()) {
     header.workers.push_back({.id = worker.id, .name = worker.name, .kind = worker.kind});
   }
   return header;
@@ -56,6 +56,7 @@ class Reporter {
   Reporter(TrainRequest& request, const train::Options& options, train::Trainer& trainer, LiveLog::Begin begin)
       : request_(request),
         trainer_(trainer),
+        global_batch_(options.job.global_batch),
         progress_(
             std::cerr,
             request.progress_style(),
@@ -118,12 +119,11 @@ class Reporter {
   /// The step of the global batch that the update is part of, as long as the workers take about equally long with their
   /// batches.
   ShownStep shown(const UpdateRecord& record) {
-    Job& job = trainer_.job();
     return {
-        .step = record.epoch * trainer_.steps_per_epoch() + record.position / job.controller().roster().global_batch,
+        .step = record.epoch * trainer_.steps_per_epoch() + record.position / global_batch_,
         .seconds = record.seconds,
         .loss = record.loss,
-        .batch_sizes = job.batch_sizes()};
+        .batch_sizes = trainer_.job().batch_sizes()};
   }
 
   template <class Record>
@@ -152,6 +152,7 @@ class Reporter {
 
   TrainRequest& request_;
   train::Trainer& trainer_;
+  const std::int64_t global_batch_;
   Progress progress_;
   std::unique_ptr<serve::RunServer> server_;
   std::unique_ptr<cli::Recorder> trace_;
