@@ -29,6 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kNotThere = 128 + SIGKILL;  // until it joins, as if it had been lost
+constexpr int kMostStarts = 3;            // of a job that loses a worker before its first step
 
 void require(bool holds, const std::string& field, const std::string& value, const std::string& permitted) {
   if (!holds) {
@@ -286,6 +287,42 @@ void remove_orphans(const std::optional<CgroupTree>& tree) {
   remove_orphaned_folders();
 }
 
+/// One attempt to run the job, in limits of its own.
+JobEnd run_job(
+    const LaunchOptions& options,
+    const Mpirun& mpirun,
+    const HeldSignals& signals,
+    const std::optional<CgroupTree>& tree) {
+  Plan plan = make_plan(options);
+  Surroundings surroundings;
+  if (options.cluster) {
+    make_limits(surroundings, options, plan.quotas, tree);
+  }
+  for (std::size_t worker = 0; worker < plan.names.size(); ++worker) {
+    const sim::WorkerSpec* const spec = options.cluster ? &options.cluster->workers[worker] : nullptr;
+    write_notes(surroundings, options, plan.names[worker], worker, spec);
+  }
+  std::function<std::optional<FollowedCluster>()> look;
+  if (options.cluster && options.changed_cluster) {
+    look = [follower = Follower(options, surroundings, *surroundings.limiter)]() mutable { return follower.look(); };
+  }
+  Supervisor supervisor(
+      {.mpirun = start(job_words(surroundings, options, mpirun)),
+       .folder = surroundings.folder.path(),
+       .names = std::move(plan.names),
+       .replacements = options.replacements,
+       .start_timeout = options.start_timeout,
+       .stop_timeout = options.stop_timeout,
+       .schedule = std::move(plan.schedule),
+       .periods = std::move(plan.periods),
+       .limiter = std::move(surroundings.limiter),
+       .look_at_cluster = std::move(look),
+       .say = options.say},
+      surroundings.step_file,
+      signals);
+  return supervisor.run();
+}
+
 }  // namespace
 
 Throttle parse_throttle(const std::string& name) {
@@ -309,6 +346,10 @@ void LaunchOptions::validate() const {
       "period",
       std::to_string(period_microseconds) + " microseconds",
       "1000 to 1000000");
+  for (const auto& [name, time] :
+       {std::pair{"start-timeout", start_timeout}, std::pair{"stop-timeout", stop_timeout}}) {
+    require(time.count() > 0, name, std::to_string(time.count()) + " ms", "more than 0");
+  }
   if (!cluster) {
     return;
   }
@@ -334,7 +375,8 @@ void attach(const std::string& job, std::int64_t workers, const std::function<vo
     Variables variables;
     add_job_variables(variables, *folder, "w" + std::to_string(worker));
     WorkerNotes(*folder, worker).write_environment(variables);
-    io::post_join_request(*folder, {.words = words_to_join(*folder, worker)});
+    io::post_join_request(
+        *folder, {.words = words_to_join(*folder, worker), .worker = static_cast<std::int64_t>(worker)});
     say("worker w" + std::to_string(worker) + " was asked for; it joins the job between two steps");
   }
 }
@@ -350,32 +392,17 @@ int launch(const LaunchOptions& requested) {
   const std::optional<CgroupTree> tree = find_cgroup_tree();
   remove_orphans(tree);
 
-  Plan plan = make_plan(options);
-  Surroundings surroundings;
-  if (options.cluster) {
-    make_limits(surroundings, options, plan.quotas, tree);
+  for (int attempt = 1;; ++attempt) {
+    const JobEnd end = run_job(options, mpirun, signals, tree);
+    if (!end.before_first_step) {
+      return end.status;
+    }
+    if (attempt == kMostStarts) {
+      options.say("the job could not be started in " + std::to_string(kMostStarts) + " attempts");
+      return end.status;
+    }
+    options.say("the job is started again");
   }
-  for (std::size_t worker = 0; worker < plan.names.size(); ++worker) {
-    const sim::WorkerSpec* const spec = options.cluster ? &options.cluster->workers[worker] : nullptr;
-    write_notes(surroundings, options, plan.names[worker], worker, spec);
-  }
-  std::function<std::optional<FollowedCluster>()> look;
-  if (options.cluster && options.changed_cluster) {
-    look = [follower = Follower(options, surroundings, *surroundings.limiter)]() mutable { return follower.look(); };
-  }
-  Supervisor supervisor(
-      {.mpirun = start(job_words(surroundings, options, mpirun)),
-       .folder = surroundings.folder.path(),
-       .names = std::move(plan.names),
-       .replacements = options.replacements,
-       .schedule = std::move(plan.schedule),
-       .periods = std::move(plan.periods),
-       .limiter = std::move(surroundings.limiter),
-       .look_at_cluster = std::move(look),
-       .say = options.say},
-      surroundings.step_file,
-      signals);
-  return supervisor.run();
 }
 
 }  // namespace isochron::emulate

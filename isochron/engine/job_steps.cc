@@ -332,7 +332,7 @@ void Job::Impl::note_newcomer(const std::vector<Report>& reports) {
   // One after the other; further requests wait.
   if (rank() == 0 && options_.join_requests && !stopping_ && !membership_->expects_newcomer()) {
     if (const auto request = options_.join_requests()) {
-      membership_->invite(request->words, request->host);
+      membership_->invite(request->words, request->host, request->gone);
     }
   }
 }

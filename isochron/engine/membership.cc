@@ -70,8 +70,9 @@ void Membership::bring_up(Member& member, const Settlement& settlement) {
   }
 }
 
-void Membership::invite(const std::vector<std::string>& words, const std::string& host) {
-  newcomer_ = std::make_unique<Newcomer>(words, host);
+void Membership::invite(
+    const std::vector<std::string>& words, const std::string& host, const std::function<bool()>& gone) {
+  newcomer_ = std::make_unique<Newcomer>(words, host, gone);
 }
 
 bool Membership::newcomer_is_ready(const Objection& objection, const Warn& warn) {

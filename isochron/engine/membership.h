@@ -54,8 +54,8 @@ class Membership {
 
   // On the first worker: one that was invited is not in yet.
   bool expects_newcomer() const { return newcomer_ != nullptr; }
-  // Starts a process that will ask to join; on the first worker, unless it expects another.
-  void invite(const std::vector<std::string>& words, const std::string& host);
+  // Starts a process that will ask to join; on the first worker, unless it expects another. See Newcomer.
+  void invite(const std::vector<std::string>& words, const std::string& host, const std::function<bool()>& gone);
   // On the first worker: a newcomer is ready. One that failed, or that `objection` has something against, is sent away
   // with a word to `warn`.
   using Objection = std::function<std::string(const std::string& introduction)>;

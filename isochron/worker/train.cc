@@ -13,7 +13,9 @@
 #include "isochron/cli/recorder.h"
 #include "isochron/cli/table.h"
 #include "isochron/core/error.h"
+#include "isochron/emulate/job_folder.h"
 #include "isochron/io/join_requests.h"
+#include "isochron/io/worker_phase.h"
 #include "isochron/io/worker_variables.h"
 #include "isochron/serve/run_server.h"
 #include "isochron/train/trainer.h"
@@ -207,7 +209,11 @@ class Run {
   static std::optional<JoinRequest> next_request(const std::string& folder) {
     try {
       if (const auto request = io::take_join_request(folder)) {
-        return JoinRequest{.words = request->words, .host = request->host};
+        return JoinRequest{.words = request->words, .host = request->host, .gone = [folder, worker = request->worker] {
+                             return worker >= 0 &&
+                                    (emulate::WorkerNotes(folder, static_cast<std::size_t>(worker)).status() ||
+                                     io::is_asked_for(folder, worker));
+                           }};
       }
     } catch (const Error& error) {
       complain_line(error.what());
@@ -329,6 +335,7 @@ class Run {
 void run_train(TrainRequest& request, CLI::App& command) {
   cli::apply_config(command, request.config);
   request.check();
+  io::note_worker_phase(io::WorkerPhase::kStarting);
   if (const int signal = Run(request, request.training.checked(command)).train()) {
     throw CLI::RuntimeError(128 + signal);
   }
