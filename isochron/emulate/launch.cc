@@ -122,6 +122,7 @@ void add_job_variables(Variables& variables, const fs::path& folder, const std::
   variables.emplace_back(io::kWorkerNameVariable, name);
   variables.emplace_back(io::kStepFileVariable, (folder / "step").string());
   variables.emplace_back(io::kJobFolderVariable, folder.string());
+  variables.emplace_back("TMPDIR", fs::temp_directory_path().string());  // mpirun has another one
   variables.emplace_back("OMP_NUM_THREADS", "1");  // threads that wait for each other would burn the quota
 }
 
@@ -134,9 +135,18 @@ std::string in_words(const sim::ClusterSpec& cluster) {
   return text + " cores" + (cluster.changes.empty() ? "" : " at first");
 }
 
+std::unique_ptr<OwnFolder> own_shared_memory() {
+  try {
+    return std::make_unique<OwnFolder>(kSharedMemory);
+  } catch (const Error&) {
+    return nullptr;  // a system without it
+  }
+}
+
 /// What the workers are put into; in the order in which it is made.
 struct Surroundings {
   OwnFolder folder;
+  std::unique_ptr<OwnFolder> shared_memory = own_shared_memory();  // of MPI; null: where MPI has it by default
   io::StepFile step_file = io::StepFile::create(folder.path() / "step");
   std::optional<Network> network;       // none: all share this machine's
   std::unique_ptr<CpuLimiter> limiter;  // null: no limits
@@ -171,6 +181,9 @@ void write_notes(
   const fs::path& folder = surroundings.folder.path();
   Variables variables = spec != nullptr ? variables_of(*spec) : Variables{};
   add_job_variables(variables, folder, name);
+  if (surroundings.shared_memory) {
+    variables.emplace_back("OMPI_MCA_btl_sm_backing_directory", surroundings.shared_memory->path().string());
+  }
   if (options.cluster) {
     variables.emplace_back(io::kClusterVariable, options.cluster->name);
   }
@@ -265,6 +278,7 @@ std::vector<std::string> job_words(
   if (surroundings.network) {
     add(words_inside(surroundings.network->hub()));
   }
+  add({"env", "TMPDIR=" + surroundings.folder.path().string()});  // a killed one would leave its folder behind
   add(mpirun_words(
       mpirun,
       {.workers = workers_at_first(options),
@@ -285,6 +299,8 @@ void remove_orphans(const std::optional<CgroupTree>& tree) {
   }
   remove_orphaned_networks();
   remove_orphaned_folders();
+  remove_orphaned_folders(kSharedMemory);
+  remove_orphaned_segments();
 }
 
 /// One attempt to run the job, in limits of its own.

@@ -51,6 +51,10 @@ RunHeader header_of(const train::Options& options, train::Trainer& trainer) {
   return header;
 }
 
+void complain_line(const std::string& words) {
+  std::cerr << "isochron: " + words + "\n";
+}
+
 /// What the first worker shows and writes while the run goes on.
 class Reporter {
  public:
@@ -66,10 +70,13 @@ class Reporter {
     request.output.open();
     trace_ = std::make_unique<cli::Recorder>(header, "", request.trace);
     if (!request.log.empty()) {
-      log_.emplace(request.log, header, trainer.job().next_record(), begin);
+      log_.emplace(request.log, header, trainer.job().next_record(), begin, complain_line);
     }
     serve(header);
   }
+
+  /// Empty unless the log cannot be written.
+  [[nodiscard]] std::string log_trouble() const { return log_ ? log_->trouble() : ""; }
 
   /// What has not been written yet.
   void write(const History& history) {
@@ -180,13 +187,15 @@ class Run {
     if (results_.seconds_to_accuracy()) {
       trainer_.save();
     }
+    const bool logged = log_is_whole();
     finish();
+    if (!logged) {
+      throw CLI::RuntimeError(EXIT_FAILURE);
+    }
     return job.stop_signal();
   }
 
  private:
-  static void complain_line(const std::string& words) { std::cerr << "isochron: " + words + "\n"; }
-
   train::Options with_hooks(train::Options options) {
     options.job.handle_signals = true;
     options.job.warn = complain_line;
@@ -267,6 +276,25 @@ class Run {
   void write() {
     if (Reporter* const first = reporter()) {
       first->write(history_);
+      if (must_log() && !first->log_trouble().empty()) {
+        trainer_.job().stop();  // on all, after the next step
+      }
+    }
+  }
+
+  [[nodiscard]] bool must_log() const { return !request_.log.empty() && request_.log_errors == "stop"; }
+
+  /// False on all workers, if all must stop for it.
+  bool log_is_whole() {
+    if (!must_log()) {
+      return true;
+    }
+    while (true) {
+      try {
+        return trainer_.job().sum({reporter_ && !reporter_->log_trouble().empty() ? 1.0 : 0.0}).front() == 0.0;
+      } catch (const Interrupted&) {
+        continue;  // somebody's part is lost
+      }
     }
   }
 

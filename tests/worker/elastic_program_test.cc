@@ -248,10 +248,25 @@ TEST_F(ElasticProgramTest, ANewcomerThatIsStoppedDoesNotOutliveTheJob) {
   const Outcome outcome = script(
       "-n 2 --replace 1 -- " + kTrain + "--steps 60",
       "after 10; old=$(pid 1); kill -9 $old; new=$(next 1 $old); kill -STOP $new; wait $job; status=$?;"
-      "kill -0 $new 2>/dev/null && exit 99; exit $status");
+      "grep -qs 'State:.[RSDTt]' /proc/$new/status && exit 99; exit $status");
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_THAT(outcome.errors, HasSubstr("worker \"w1\" had not joined when the job ended: it is killed"));
   EXPECT_EQ(last_step(), 59);
+  expect_proven_ledger();
+}
+
+// As a call of MPI does that never returns. No time-out is looked at, and the thread answers nobody.
+TEST_F(ElasticProgramTest, AWorkerWhoseMpiHangsLeavesAndTheJobStartsAgainFromItsCheckpoint) {
+  const Outcome outcome = script(
+      "-n 1 --restarts 1 -- " + kTrain + "--steps 200 --timeout 2 --checkpoints saved --checkpoint-every 5",
+      "after 13; python3 '" ISOCHRON_HOLD_THREAD "' $(pid 0) isochron-mpi; echo $? >held");
+  if (content(folder_ / "held") == "77\n") {
+    GTEST_SKIP() << "a thread may not be held here: " << outcome.errors;
+  }
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("the thread that drives MPI has made no progress for 19 s"));
+  EXPECT_THAT(outcome.errors, HasSubstr("it is started again from its last checkpoint"));
+  EXPECT_EQ(last_step(), 199);
   expect_proven_ledger();
 }
 
