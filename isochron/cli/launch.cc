@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -122,8 +121,7 @@ int launch_with_restarts(emulate::LaunchOptions options, std::int64_t restarts) 
         "--restarts is " + std::to_string(restarts) + "; permitted: with a command that has --checkpoints FOLDER");
   }
   while (true) {
-    const int status = emulate::launch(options);
-    const bool asked_to_end = status == 128 + SIGINT || status == 128 + SIGTERM;
+    const auto [status, asked_to_end] = emulate::launch(options);
     if (status == 0 || status == kBadUsage || asked_to_end || restarts == 0) {
       return status;
     }

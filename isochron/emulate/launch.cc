@@ -397,7 +397,7 @@ void attach(const std::string& job, std::int64_t workers, const std::function<vo
   }
 }
 
-int launch(const LaunchOptions& requested) {
+LaunchEnd launch(const LaunchOptions& requested) {
   requested.validate();
   LaunchOptions options = requested;
   if (!options.say) {
@@ -411,11 +411,11 @@ int launch(const LaunchOptions& requested) {
   for (int attempt = 1;; ++attempt) {
     const JobEnd end = run_job(options, mpirun, signals, tree);
     if (!end.before_first_step) {
-      return end.status;
+      return {.status = end.status, .asked_to_end = end.asked_to_end};
     }
     if (attempt == kMostStarts) {
       options.say("the job could not be started in " + std::to_string(kMostStarts) + " attempts");
-      return end.status;
+      return {.status = end.status};
     }
     options.say("the job is started again");
   }

@@ -109,7 +109,7 @@ JobEnd Supervisor::run() {
     watch_end();
     end_mpirun_in_time();
   }
-  return {.status = verdict(), .before_first_step = start_failed_};
+  return {.status = verdict(), .asked_to_end = passed_on_ != 0, .before_first_step = start_failed_};
 }
 
 bool Supervisor::mpirun_has_ended() {
@@ -163,6 +163,7 @@ void Supervisor::note_added_workers() {
     workers_.emplace_back();
     mourned_.push_back(false);
     due_.emplace_back();
+    joiners_.insert(worker);
     const Variables variables = WorkerNotes(job_.folder, worker).environment();
     const auto name = std::ranges::find(variables, io::kWorkerNameVariable, &Variables::value_type::first);
     job_.names.push_back(name != variables.end() ? name->second : "w" + std::to_string(worker));
@@ -195,7 +196,8 @@ void Supervisor::note_lost_workers(std::int64_t step) {
       notes.write_status(128 + SIGKILL);
     }
     const bool meant = worker < limits_.size() && !limits_[worker].present;
-    if (*notes.status() <= 128 || meant || passed_on_ != 0 || start_failed_ || reached_) {
+    const bool lost = *notes.status() > 128 || (*notes.status() != 0 && failed_to_join(worker));
+    if (!lost || meant || passed_on_ != 0 || start_failed_ || reached_) {
       continue;
     }
     if (step == io::StepFile::kNotStarted && !lost_at_start_) {
@@ -218,6 +220,7 @@ void Supervisor::ask_for(std::size_t worker) {
   mourned_[worker] = false;
   due_[worker].reset();
   late_.erase(worker);
+  joiners_.insert(worker);
   WorkerNotes(job_.folder, worker).forget_process();
   io::post_join_request(
       job_.folder, {.words = words_to_join(job_.folder, worker), .worker = static_cast<std::int64_t>(worker)});
@@ -299,6 +302,12 @@ void Supervisor::kill_late(std::size_t worker, const std::string& reason) {
 /// As the job, or whoever asked it to end, wants it.
 bool Supervisor::ended_well(int status) const {
   return status == 0 || (passed_on_ != 0 && status == 128 + passed_on_);
+}
+
+/// It was started for a job that runs, and ended before it took part: MPI may have failed to connect the two.
+bool Supervisor::failed_to_join(std::size_t worker) const {
+  return joiners_.contains(worker) && has_reached(worker, io::WorkerPhase::kStarting) &&
+         !has_reached(worker, io::WorkerPhase::kMember);
 }
 
 /// The owner of every wait for somebody to end.
@@ -406,7 +415,8 @@ int Supervisor::verdict() const {
   bool finished = false;
   int failure = 0;
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
-    const int status = WorkerNotes(job_.folder, worker).status().value_or(128 + SIGKILL);
+    const int status =
+        failed_to_join(worker) ? 128 + SIGKILL : WorkerNotes(job_.folder, worker).status().value_or(128 + SIGKILL);
     reached = reached || ended_well(status);
     finished = finished || status == 0;
     if (status != 0 && (failure == 0 || failure > 128)) {

@@ -64,6 +64,7 @@ struct RunningJob {
 
 struct JobEnd {
   int status = 0;
+  bool asked_to_end = false;       // by a signal
   bool before_first_step = false;  // a worker was lost or late before the job could begin
 };
 
@@ -99,6 +100,7 @@ class Supervisor {
   [[nodiscard]] bool has_reached(std::size_t worker, io::WorkerPhase phase) const;
   [[nodiscard]] bool job_trains() const;
   [[nodiscard]] bool ended_well(int status) const;
+  [[nodiscard]] bool failed_to_join(std::size_t worker) const;
   [[nodiscard]] int verdict() const;
 
   std::deque<std::optional<WorkerProcess>> workers_;  // none: not begun; the limiter refers to them
@@ -121,6 +123,7 @@ class Supervisor {
   std::optional<std::chrono::steady_clock::time_point> asked_;    // to end
   std::optional<std::chrono::steady_clock::time_point> reached_;  // the end, by the first of them
   std::chrono::steady_clock::time_point next_watch_;              // of the end
+  std::set<std::size_t> joiners_;                                 // were asked for while the job ran
   std::set<std::size_t> late_;                                    // killed for it
 };
 

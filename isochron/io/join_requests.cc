@@ -67,7 +67,11 @@ void post_join_request(const fs::path& folder, const JoinRequestFile& request) {
   OutputFile file(
       folder /
       (std::string(kPrefix) + std::to_string(nanoseconds) + "-" + std::to_string(getpid()) + ending(request.worker)));
-  file.stream() << nlohmann::json{{"words", request.words}, {"host", request.host}, {"worker", request.worker}}.dump();
+  nlohmann::json document{{"words", request.words}, {"host", request.host}};
+  if (request.worker >= 0) {
+    document["worker"] = request.worker;
+  }
+  file.stream() << document.dump();
   file.commit();
 }
 

@@ -71,7 +71,8 @@ void LiveLog::write_waiting() {
   if (!trouble_.empty()) {
     const std::string words = std::to_string(late_) + " lines could not be written at once, and " +
                               std::to_string(missing_) + " of them are missing here: " + trouble_;
-    file_.write(EventRecord{.step = step_of(waiting_.front()), .event = "unlogged", .words = words});
+    file_.write(EventRecord{
+        .step = step_of(waiting_.front()), .event = std::string(to_string(Event::kUnlogged)), .words = words});
     warn_("the log goes on: " + words);
     trouble_.clear();
     late_ = 0;
