@@ -109,6 +109,7 @@ class Interrupted : public Error {
 struct JoinRequest {
   std::vector<std::string> words;  // program and arguments; the program makes a Job like those that run
   std::string host;                // empty: any of the job's
+  std::function<bool()> gone;      // whether it has ended before it could join; none: nobody can tell
 };
 
 struct JobOptions {

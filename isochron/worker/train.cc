@@ -13,7 +13,9 @@
 #include "isochron/cli/recorder.h"
 #include "isochron/cli/table.h"
 #include "isochron/core/error.h"
+#include "isochron/emulate/job_folder.h"
 #include "isochron/io/join_requests.h"
+#include "isochron/io/worker_phase.h"
 #include "isochron/io/worker_variables.h"
 #include "isochron/serve/run_server.h"
 #include "isochron/train/trainer.h"
@@ -49,6 +51,10 @@ RunHeader header_of(const train::Options& options, train::Trainer& trainer) {
   return header;
 }
 
+void complain_line(const std::string& words) {
+  std::cerr << "isochron: " + words + "\n";
+}
+
 /// What the first worker shows and writes while the run goes on.
 class Reporter {
  public:
@@ -65,10 +71,13 @@ class Reporter {
     request.output.open();
     trace_ = std::make_unique<cli::Recorder>(header, "", request.trace);
     if (!request.log.empty()) {
-      log_.emplace(request.log, header, trainer.job().next_record(), begin);
+      log_.emplace(request.log, header, trainer.job().next_record(), begin, complain_line);
     }
     serve(header);
   }
+
+  /// Empty unless the log cannot be written.
+  [[nodiscard]] std::string log_trouble() const { return log_ ? log_->trouble() : ""; }
 
   /// What has not been written yet.
   void write(const History& history) {
@@ -186,13 +195,15 @@ class Run {
     if (results_.seconds_to_accuracy()) {
       trainer_.save();
     }
+    const bool logged = log_is_whole();
     finish();
+    if (!logged) {
+      throw CLI::RuntimeError(EXIT_FAILURE);
+    }
     return job.stop_signal();
   }
 
  private:
-  static void complain_line(const std::string& words) { std::cerr << "isochron: " + words + "\n"; }
-
   train::Options with_hooks(train::Options options) {
     options.job.handle_signals = true;
     options.job.warn = complain_line;
@@ -217,7 +228,11 @@ class Run {
   static std::optional<JoinRequest> next_request(const std::string& folder) {
     try {
       if (const auto request = io::take_join_request(folder)) {
-        return JoinRequest{.words = request->words, .host = request->host};
+        return JoinRequest{.words = request->words, .host = request->host, .gone = [folder, worker = request->worker] {
+                             return worker >= 0 &&
+                                    (emulate::WorkerNotes(folder, static_cast<std::size_t>(worker)).status() ||
+                                     io::is_asked_for(folder, worker));
+                           }};
       }
     } catch (const Error& error) {
       complain_line(error.what());
@@ -272,6 +287,25 @@ class Run {
   void write() {
     if (Reporter* const first = reporter()) {
       first->write(history_);
+      if (must_log() && !first->log_trouble().empty()) {
+        trainer_.job().stop();  // on all, after the next step
+      }
+    }
+  }
+
+  [[nodiscard]] bool must_log() const { return !request_.log.empty() && request_.log_errors == "stop"; }
+
+  /// False on all workers, if all must stop for it.
+  bool log_is_whole() {
+    if (!must_log()) {
+      return true;
+    }
+    while (true) {
+      try {
+        return trainer_.job().sum({reporter_ && !reporter_->log_trouble().empty() ? 1.0 : 0.0}).front() == 0.0;
+      } catch (const Interrupted&) {
+        continue;  // somebody's part is lost
+      }
     }
   }
 
@@ -349,6 +383,7 @@ class Run {
 void run_train(TrainRequest& request, CLI::App& command) {
   cli::apply_config(command, request.config);
   request.check();
+  io::note_worker_phase(io::WorkerPhase::kStarting);
   if (const int signal = Run(request, request.training.checked(command)).train()) {
     throw CLI::RuntimeError(128 + signal);
   }

@@ -68,6 +68,16 @@ void expect_whole_epochs(const std::vector<StepRecord>& steps) {
   }
 }
 
+// Of MPI's shared memory and folders.
+TEST_F(TrainProgramTest, LeavesNothingBehindAlone) {
+  const Outcome outcome = shell(
+      "mkdir temporary && export TMPDIR=$PWD/temporary OMPI_MCA_btl_sm_backing_directory=$PWD/temporary && "
+      "OMP_NUM_THREADS=1 timeout 100 '" ISOCHRON_PROGRAM
+      "' train --dataset synthetic --model mlp --train-samples 64 --test-samples 10 --global-batch 32 --epochs 1");
+  EXPECT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_TRUE(fs::is_empty(folder_ / "temporary"));
+}
+
 TEST_F(TrainProgramTest, ServesItsLivePage) {
   write(
       "script",
