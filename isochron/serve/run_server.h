@@ -2,8 +2,8 @@
 // data, `/metrics` for Prometheus, `/healthz`.
 //
 // It only answers GET, reads no file and writes none; what requests can make it take is bounded (http_server.h). A
-// thread of its own answers; add() may be called from any thread and waits for no reader. Several servers may live in one
-// process.
+// thread of its own answers; add() may be called from any thread and waits for no reader. Several servers may live in
+// one process.
 #pragma once
 
 #include <cstdint>
