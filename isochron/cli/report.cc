@@ -11,6 +11,7 @@
 #include "isochron/cli/commands.h"
 #include "isochron/cli/json_output.h"
 #include "isochron/core/trace/chrome_trace.h"
+#include "isochron/view/frame.h"
 #include "isochron/view/headline.h"
 #include "isochron/view/page.h"
 #include "isochron/view/page_data.h"
@@ -170,7 +171,7 @@ void run_report(ReportRequest& request) {
   }
   request.output.write("report", {{"headline", view::headline(runs)}}, results);
   if (!request.output.takes_standard_output()) {
-    std::cout << view::headline(runs) << '\n';
+    std::cout << view::printable(view::headline(runs)) << '\n';
     for (const std::string& what : written) {
       std::cout << "wrote " << what << '\n';
     }

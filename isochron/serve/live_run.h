@@ -3,10 +3,8 @@
 // Safe for any number of threads. Adding a record costs O(workers) and never waits for a reader's network.
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
+#include <cstdint>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "isochron/core/trace/prometheus.h"
@@ -37,14 +35,13 @@ class LiveRun {
     view::Since since;  // what the page has after it
     bool last = false;  // nothing follows
   };
-  /// Waits until there is something new, for `patience` at most; then the message only keeps the connection alive.
-  [[nodiscard]] Message next(const view::Since& since, std::chrono::milliseconds patience);
+  /// Without text if there is nothing new.
+  [[nodiscard]] Message next(const view::Since& since);
   /// What a page that was made when the run had `records` records has. Lists count as not there.
   [[nodiscard]] static view::Since since_records(std::int64_t records) { return {.records = records}; }
 
  private:
   std::mutex mutex_;
-  std::condition_variable changed_;
   view::RunView view_;
   PrometheusMetrics metrics_;
   bool ended_ = false;

@@ -261,6 +261,11 @@ TEST_F(TrainProgramTest, SaysWhatIsNotPermitted) {
   expect_refusal("--resume auto", "resume is auto; permitted: with checkpoints, their folder");
   expect_refusal("--max-batch 8", "the workers can take at most 8 samples together (sum of max_batch), but");
   expect_refusal("--target-accuracy 2", "--target-accuracy is 2; permitted: 0 to 1");
+  write("none.pt", "no program of TorchScript");
+  expect_refusal(
+      "--model script:none.pt", "model is 'script:none.pt'; permitted: a TorchScript file, as torch.jit.save");
+  expect_refusal(
+      "--model script:nowhere", "model is 'script:nowhere'; permitted: a TorchScript file, as torch.jit.save");
   expect_refusal("--log x --json x", "'x' is given for two outputs; permitted: a file of its own for each");
 }
 
