@@ -11,6 +11,7 @@
 #include "isochron/cli/commands.h"
 #include "isochron/cli/json_output.h"
 #include "isochron/core/trace/chrome_trace.h"
+#include "isochron/view/frame.h"
 #include "isochron/view/headline.h"
 #include "isochron/view/page.h"
 #include "isochron/view/page_data.h"
@@ -54,6 +55,7 @@ class TraceWriter {
     file_->stream() << trace_->begin();
   }
   void add(const StepRecord& record) { file_->stream() << trace_->add(record); }
+  void add(const UpdateRecord& record) { file_->stream() << trace_->add(record); }
   void add(const EventRecord& record) { file_->stream() << trace_->add(record); }
   void add(const EvaluationRecord&) {}  // has no place in time of its own
 
@@ -169,7 +171,7 @@ void run_report(ReportRequest& request) {
   }
   request.output.write("report", {{"headline", view::headline(runs)}}, results);
   if (!request.output.takes_standard_output()) {
-    std::cout << view::headline(runs) << '\n';
+    std::cout << view::printable(view::headline(runs)) << '\n';
     for (const std::string& what : written) {
       std::cout << "wrote " << what << '\n';
     }

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/utils.h>
 
 #include "isochron/core/random/random.h"
@@ -17,6 +18,8 @@ Steps::Steps(const JobOptions& options, Replica& replica, Membership& membership
     signals_.emplace();
   }
 }
+
+Steps::~Steps() = default;
 
 void Steps::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
   if (dataset_ == nullptr) {

@@ -27,6 +27,9 @@ class Steps {
  public:
   // All but `options` are shared with the rest of the job.
   Steps(const JobOptions& options, Replica& replica, Membership& membership, TrainedModel& model, StepClock& clock);
+  Steps(const Steps&) = delete;
+  Steps& operator=(const Steps&) = delete;
+  ~Steps();
 
   // The dataset, once and for all.
   void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader);

@@ -12,7 +12,6 @@
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 
-#include "isochron/core/error.h"
 #include "isochron/model/networks.h"
 
 namespace isochron::model {
@@ -76,6 +75,11 @@ std::string last_line(const std::exception& error) {
   return text.substr(text.rfind('\n') + 1);
 }
 
+[[noreturn]] void refuse(const std::string& file, const std::string& reason) {
+  throw std::invalid_argument(
+      "model is 'script:" + file + "'; permitted: a TorchScript file, as torch.jit.save writes it (" + reason + ")");
+}
+
 std::string text_of(c10::IntArrayRef sizes) {
   return c10::str(sizes);
 }
@@ -111,13 +115,14 @@ void check_fit(Model& model, const std::string& file, const InputShape& input) {
 
 std::shared_ptr<Model> make_script(const std::string& file, const InputShape& input) {
   if (!std::filesystem::is_regular_file(file)) {
-    throw Error("cannot read model file " + file + ": there is no such file");
+    refuse(file, "there is no such file");
   }
   torch::jit::Module script;
   try {
     script = torch::jit::load(file, torch::kCPU);
   } catch (const std::exception& error) {
-    throw Error("cannot read model file " + file + ": " + last_line(error));
+    const std::string reason = last_line(error);
+    refuse(file, "LibTorch: " + reason.substr(0, reason.find(". ")));
   }
   auto model = std::make_shared<ScriptModel>(std::move(script));
   check_fit(*model, file, input);

@@ -25,6 +25,12 @@ void LiveRun::add(const StepRecord& record) {
   const std::lock_guard lock(mutex_);
   view_.add(record);
   metrics_.observe(record);
+}
+
+void LiveRun::add(const UpdateRecord& record) {
+  const std::lock_guard lock(mutex_);
+  view_.add(record);
+  metrics_.observe(record);
   changed_.notify_all();
 }
 
@@ -32,19 +38,16 @@ void LiveRun::add(const EventRecord& record) {
   const std::lock_guard lock(mutex_);
   view_.add(record);
   metrics_.observe(record);
-  changed_.notify_all();
 }
 
 void LiveRun::add(const EvaluationRecord& record) {
   const std::lock_guard lock(mutex_);
   view_.add(record);
-  changed_.notify_all();
 }
 
 void LiveRun::end() {
   const std::lock_guard lock(mutex_);
   ended_ = true;
-  changed_.notify_all();
 }
 
 std::string LiveRun::page() {
@@ -62,13 +65,12 @@ std::string LiveRun::metrics() {
   return metrics_.text();
 }
 
-LiveRun::Message LiveRun::next(const view::Since& since, std::chrono::milliseconds patience) {
-  std::unique_lock lock(mutex_);
-  const auto differs = [&] { return ended_ || view::now(view_) != since; };
-  if (!changed_.wait_for(lock, patience, differs)) {
-    return {.text = ": still here\n\n", .since = since};
-  }
+LiveRun::Message LiveRun::next(const view::Since& since) {
+  const std::lock_guard lock(mutex_);
   const view::Since now = view::now(view_);
+  if (!ended_ && now == since) {
+    return {.text = "", .since = since};
+  }
   if (!view::can_continue(view_, since)) {
     return {.text = message("reload", "{}", since.records), .since = now, .last = true};
   }

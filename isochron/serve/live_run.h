@@ -3,10 +3,8 @@
 // Safe for any number of threads. Adding a record costs O(workers) and never waits for a reader's network.
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
+#include <cstdint>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "isochron/core/trace/prometheus.h"
@@ -21,6 +19,7 @@ class LiveRun {
   explicit LiveRun(const RunHeader& header) : view_(header), metrics_(header) {}
 
   void add(const StepRecord& record);
+  void add(const UpdateRecord& record);
   void add(const EventRecord& record);
   void add(const EvaluationRecord& record);
   /// Nothing more will come: the run is over, or the server stops.
@@ -36,14 +35,13 @@ class LiveRun {
     view::Since since;  // what the page has after it
     bool last = false;  // nothing follows
   };
-  /// Waits until there is something new, for `patience` at most; then the message only keeps the connection alive.
-  [[nodiscard]] Message next(const view::Since& since, std::chrono::milliseconds patience);
+  /// Without text if there is nothing new.
+  [[nodiscard]] Message next(const view::Since& since);
   /// What a page that was made when the run had `records` records has. Lists count as not there.
   [[nodiscard]] static view::Since since_records(std::int64_t records) { return {.records = records}; }
 
  private:
   std::mutex mutex_;
-  std::condition_variable changed_;
   view::RunView view_;
   PrometheusMetrics metrics_;
   bool ended_ = false;

@@ -1,8 +1,9 @@
 // Serves the live page of a run over HTTP: `/` the page, `/events` its updates (server-sent events), `/data.json` its
 // data, `/metrics` for Prometheus, `/healthz`.
 //
-// It only answers GET, reads no file and writes none; requests are bounded in size, time and number. Threads of its own
-// answer; add() may be called from any thread and does not wait for them. Several servers may live in one process.
+// It only answers GET, reads no file and writes none; what requests can make it take is bounded (http_server.h). A
+// thread of its own answers; add() may be called from any thread and waits for no reader. Several servers may live in
+// one process.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,7 @@ class RunServer {
   ~RunServer();
 
   void add(const StepRecord& record);
+  void add(const UpdateRecord& record);
   void add(const EventRecord& record);
   void add(const EvaluationRecord& record);
 

@@ -59,6 +59,21 @@ TEST_F(ViewProgramTest, ReportsSeveralRunsInOneFile) {
   EXPECT_EQ(document.at("results").at(1).at("steps"), 80);
 }
 
+TEST_F(ViewProgramTest, ShowsNoEscapeSequencesOfALog) {
+  std::ofstream(folder_ / "hostile.jsonl")
+      << R"({"type":"run","schema":1,"program":"train","version":"0.1.0","policy":"\u001b]0;owned\u0007\u001b[2J","cluster":"\u009b31m",)"
+      << R"("global_batch":1,"seed":0,"workers":[{"id":0,"name":"\u001b[1m","kind":"cpu"}]})" << "\n"
+      << R"({"type":"step","step":0,"start":0,"seconds":1,"workers":[0],"batch_sizes":[1],"starts":[0],)"
+      << R"("compute_seconds":[1],"wait_seconds":[0],"exchange_seconds":[0],"learning_rate_factor":1,)"
+      << R"("changed":false,"reason":"kept"})" << "\n";
+  const Outcome outcome = run("report hostile.jsonl");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(
+      outcome.output + outcome.errors,
+      AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\x07")), Not(HasSubstr("\xc2\x9b"))));
+  EXPECT_THAT(outcome.output, HasSubstr("owned"));  // its letters are shown
+}
+
 TEST_F(ViewProgramTest, WritesReportHtmlUnlessSomethingElseIsAskedFor) {
   simulate();
   EXPECT_EQ(run("report run.uniform.jsonl").status, 0);

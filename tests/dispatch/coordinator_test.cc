@@ -319,10 +319,10 @@ class LossyJob {
     }
     worker.assignment = assignment;
     worker.rounds = bound_ == 0 ? assignment.iteration : 0;
-    for (const StepRecord& record : assignment.records) {
+    for (const UpdateRecord& record : assignment.records) {
       EXPECT_EQ(record.step, worker.next_record++);
-      const Interval positions{.first = record.position, .last = record.position + record.workers[0].batch};
-      worker.used->stage({.positions = positions, .worker = record.workers[0].id});
+      const Interval positions{.first = record.position, .last = record.position + record.worker.batch};
+      worker.used->stage({.positions = positions, .worker = record.worker.id});
       worker.used->commit();
     }
     if (!assignment.barrier && bound_ && *bound_ > 0) {

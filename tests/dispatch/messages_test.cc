@@ -16,8 +16,8 @@ Assignment full_assignment() {
   assignment.decision = {.step = 3, .batch_sizes = {18, 22}, .learning_rate_factor = 0.5, .changed = true};
   assignment.decision.reason = Reason::kSpeedChanged;
   assignment.decision.words = "worker 1 is slower";
-  StepRecord record{.step = 9, .epoch = 1, .position = 5, .start_seconds = 0.25, .seconds = 0.5};
-  record.workers = {{.id = 1, .batch = 6, .start_seconds = 0.25, .compute_seconds = 0.125}};
+  UpdateRecord record{.step = 9, .epoch = 1, .position = 5, .seconds = 0.5};
+  record.worker = {.id = 1, .batch = 6, .start_seconds = 0.25, .compute_seconds = 0.125};
   record.loss = 2.5;
   record.reason = Reason::kKept;
   record.staleness = 3;
@@ -108,7 +108,7 @@ TEST(MessagesTest, WhateverTheBytesAreTheyAreReadOrRefused) {
     } catch (const Error&) {  // the sanitizers look at the rest
     }
   }
-  EXPECT_THROW((void)decode<StepRecord>(std::string(200, '\xff')), Error) << "no count is believed";
+  EXPECT_THROW((void)decode<UpdateRecord>(std::string(200, '\xff')), Error) << "no count is believed";
 }
 
 }  // namespace

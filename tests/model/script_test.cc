@@ -23,6 +23,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
@@ -130,11 +131,17 @@ TEST_F(ScriptTest, CallsBatchNormThroughTheDispatcher) {
 TEST_F(ScriptTest, RefusesAFileThatCannotBeRead) {
   EXPECT_THAT(
       [&] { make_model(spec(), kInput); },
-      ThrowsMessage<Error>("cannot read model file " + path_.string() + ": there is no such file"));
+      ThrowsMessage<std::invalid_argument>(
+          "model is '" + spec() +
+          "'; permitted: a TorchScript file, as torch.jit.save writes it (there is no such file)"));
   std::ofstream(path_) << "not a model";
   EXPECT_THAT(
       [&] { make_model(spec(), kInput); },
-      ThrowsMessage<Error>(StartsWith("cannot read model file " + path_.string() + ": ")));
+      ThrowsMessage<std::invalid_argument>(AllOf(
+          StartsWith(
+              "model is '" + spec() + "'; permitted: a TorchScript file, as torch.jit.save writes it (LibTorch: "),
+          Not(HasSubstr(". ")),
+          Not(HasSubstr("\n")))));
 }
 
 TEST_F(ScriptTest, RefusesAFileThatDoesNotFitTheData) {

@@ -5,6 +5,7 @@ process lives as long as its group is wanted.
 """
 
 import faulthandler
+import importlib
 import os
 import signal
 import sys
@@ -19,7 +20,7 @@ TIMEOUT = timedelta(seconds=600)
 
 
 def join(tests, rank, size, port):
-    store = dist.TCPStore("127.0.0.1", port, size, is_master=rank == 0, timeout=TIMEOUT, wait_for_workers=False)
+    store = dist.TCPStore("127.0.0.1", port, size, is_master=port == 0, timeout=TIMEOUT, wait_for_workers=False)
     tests.send(store.port)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
 
@@ -34,8 +35,10 @@ def serve_rank(address, number):
         join(tests, rank, size, port)
     while True:
         name, arguments = tests.recv()
+        module, _, name = name.rpartition(":")
         try:
-            tests.send((True, getattr(torch_cases, name)(**arguments)))
+            holder = importlib.import_module(module) if module else torch_cases
+            tests.send((True, getattr(holder, name)(**arguments)))
         except BaseException:
             tests.send((False, traceback.format_exc()))
 

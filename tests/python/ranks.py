@@ -12,7 +12,7 @@ from multiprocessing.connection import Listener
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
     **os.environ,
-    "PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests/python'}",
+    "PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests/python'}:{ROOT / 'tests/faults'}",
     "OMP_NUM_THREADS": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
@@ -46,13 +46,13 @@ class Nursery:
 
 
 class Ranks:
-    """A process group of `size` processes; 0: a process without a group."""
+    """A process group of `size` processes; 0: a process without a group. The first one keeps the store, unless there is
+    one at `port`."""
 
-    def __init__(self, nursery, size):
+    def __init__(self, nursery, size, port=0):
         born = [nursery.fork() for _ in range(max(size, 1))]
         self.connections = [connection for connection, _ in born]
         self.processes = [process for _, process in born]
-        port = 0
         for rank, connection in enumerate(self.connections):
             connection.send((rank, size, port))
             port = connection.recv() if size > 0 else 0

@@ -116,6 +116,7 @@ TEST(ReplicaTest, BoundsChangeOnAllOrNot) {
   EXPECT_THAT(job[0].plan().batches(), ElementsAre(2, 4));
   const std::vector<BatchBounds> impossible{{.max_batch = 2}, {.max_batch = 2}};
   EXPECT_THROW(job[1].change_bounds(impossible), std::invalid_argument);
+  EXPECT_EQ(job[1].members()[0].max_batch, 6);  // B, as before
   EXPECT_THAT(job[1].plan().batches(), ElementsAre(3, 3));
 }
 

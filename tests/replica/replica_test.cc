@@ -328,6 +328,7 @@ TEST(ReplicaTest, MemoryThatRunsOutBeforeTheReportsIsToldByProgress) {
   EXPECT_THAT(names(job.come_together({0, 1})), ElementsAre("out-of-memory 1 with 8 samples"));
   EXPECT_THAT(job[0].plan().batches(), ElementsAre(9, 7));
   EXPECT_EQ(job[1].progress(0).failed_batch, 0);
+  EXPECT_EQ(job[1].plan().digest, job[0].plan_under_way().digest);  // the same samples
 }
 
 TEST(ReplicaTest, MemoryThatRunsOutWhileGradientsAreAveragedIsToldByProgress) {

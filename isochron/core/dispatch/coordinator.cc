@@ -79,16 +79,15 @@ void Coordinator::take_finished(WorkerId worker, const IterationReport& report) 
        .seconds = report.warm ? report.seconds : kUnknown,
        .cpu = report.cpu,
        .memory = report.memory});
-  StepRecord record{.step = next_record_++, .epoch = epoch_, .position = used.first};
-  record.start_seconds = report.start;
+  UpdateRecord record{.step = next_record_++, .epoch = epoch_, .position = used.first};
   record.seconds = report.seconds;
-  record.workers = {
-      {.id = worker,
-       .batch = report.batch,
-       .start_seconds = report.start,
-       .compute_seconds = report.compute_seconds,
-       .wait_seconds = report.waited,
-       .exchange_seconds = std::max(report.seconds - report.compute_seconds, 0.0)}};
+  record.worker = {
+      .id = worker,
+      .batch = report.batch,
+      .start_seconds = report.start,
+      .compute_seconds = report.compute_seconds,
+      .wait_seconds = report.waited,
+      .exchange_seconds = std::max(report.seconds - report.compute_seconds, 0.0)};
   record.learning_rate_factor = report.rate_factor;
   record.reason = decision.reason;
   record.words = decision.words;

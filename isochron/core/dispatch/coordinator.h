@@ -47,7 +47,7 @@ class Coordinator {
   /// Why the job is to end; empty: it is not.
   [[nodiscard]] const std::string& non_finite() const { return non_finite_; }
   /// Since the last open(), those of a round that is not over left out.
-  [[nodiscard]] const std::vector<StepRecord>& records() const { return records_; }
+  [[nodiscard]] const std::vector<UpdateRecord>& records() const { return records_; }
   Dispatcher& dispatcher() { return dispatcher_; }
 
  private:
@@ -73,8 +73,8 @@ class Coordinator {
   std::vector<std::pair<int, IterationReport>> early_;
   std::int64_t epoch_ = -1;
   std::int64_t next_record_ = 0;
-  std::vector<StepRecord> records_;
-  std::vector<StepRecord> unsettled_;  // follow if the round is finished
+  std::vector<UpdateRecord> records_;
+  std::vector<UpdateRecord> unsettled_;  // follow if the round is finished
   std::int64_t noted_decision_ = -1;   // whose change a record has told
   bool stopping_ = false;
   std::int64_t stop_signal_ = 0;

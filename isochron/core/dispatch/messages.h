@@ -56,7 +56,7 @@ struct Assignment {
   std::int64_t lead = 0;            // iterations ahead of the slowest
   std::int64_t round_samples = 0;   // with bound 0: of the round
   Decision decision;                // the split that the coordinator goes by
-  std::vector<StepRecord> records;  // updates that became known since this worker last asked
+  std::vector<UpdateRecord> records;  // updates that became known since this worker last asked
   bool stopping = false;
   std::int64_t stop_signal = 0;
   std::string non_finite;  // why the job is to end at once; empty: it is not
@@ -147,8 +147,8 @@ void exchange(Wire& wire, WorkerStep& step) {
 }
 
 template <class Wire>
-void exchange(Wire& wire, StepRecord& record) {
-  wire(record.step, record.epoch, record.position, record.start_seconds, record.seconds, record.workers);
+void exchange(Wire& wire, UpdateRecord& record) {
+  wire(record.step, record.epoch, record.position, record.seconds, record.worker);
   wire(record.learning_rate_factor, record.changed);
   exchange(wire, record.reason);
   wire(record.words, record.loss, record.staleness);

@@ -279,14 +279,14 @@ void Job::Async::take_in(const Assignment& assignment) {
   order_ = assignment;
   rounds_ = in_rounds() ? assignment.iteration : 0;
   decision_ = assignment.decision;
-  std::ranges::for_each(assignment.records, [this](const StepRecord& record) { take_record(record); });
+  std::ranges::for_each(assignment.records, [this](const UpdateRecord& record) { take_record(record); });
   if (!assignment.non_finite.empty()) {
     throw NumbersError(assignment.non_finite);
   }
 }
 
-void Job::Async::take_record(const StepRecord& record) {
-  const WorkerStep& worker = record.workers.front();
+void Job::Async::take_record(const UpdateRecord& record) {
+  const WorkerStep& worker = record.worker;
   ledger_->stage(
       {.positions = {.first = record.position, .last = record.position + worker.batch}, .worker = worker.id});
   ledger_->commit();
@@ -295,8 +295,8 @@ void Job::Async::take_record(const StepRecord& record) {
   if (worker.id == my_id()) {
     record_ = record;
   }
-  if (options_.on_step) {
-    options_.on_step(record);
+  if (options_.on_update) {
+    options_.on_update(record);
   }
 }
 

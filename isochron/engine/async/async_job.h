@@ -61,7 +61,7 @@ class Job::Async final : public Job::Driver, private Member {
   const Decision& decision() const override { return decision_; }
   std::int64_t steps_per_epoch() const override { return sampler().steps_per_epoch(); }
   const Ledger& ledger() const override;
-  const StepRecord& last_step() const override { return record_; }
+  const UpdateRecord& last_update() const override { return record_; }
   void stop() override { stop_wanted_ = true; }
 
   // Only of jobs that are not in step.
@@ -108,7 +108,7 @@ class Job::Async final : public Job::Driver, private Member {
   bool next_batch(Batch& batch);
   void finish_update();
   void take_in(const Assignment& assignment);
-  void take_record(const StepRecord& record);
+  void take_record(const UpdateRecord& record);
   void meet(const Assignment& barrier);
   void come_together();
   void average_statistics();
@@ -161,7 +161,7 @@ class Job::Async final : public Job::Driver, private Member {
   // In a recovery: the chunks that this process has, and what it knows.
   server::ParameterServer::Chunks kept_;
   std::vector<Provenance> kept_arrivals_;
-  std::vector<StepRecord> kept_records_;
+  std::vector<UpdateRecord> kept_records_;
   std::string kept_learning_;
 
   std::optional<DataPlace> resumed_;  // until the dataset is known
@@ -172,7 +172,7 @@ class Job::Async final : public Job::Driver, private Member {
   SamplerState place_;
   std::int64_t meet_at_ = -1;
   std::int64_t end_ = 0;                     // of the positions up to the coming barrier
-  std::vector<StepRecord> known_records_;    // since the last barrier
+  std::vector<UpdateRecord> known_records_;  // since the last barrier
   std::ptrdiff_t known_to_coordinator_ = 0;  // so many when the coordinator began; its own follow
   double pulled_at_ = 0.0;                   // seconds since the start
   KnownSizes known_sizes_{options_.device.is_cpu()};
@@ -189,7 +189,7 @@ class Job::Async final : public Job::Driver, private Member {
   IterationReport report_;
   std::int64_t next_report_ = 0;  // its number
 
-  StepRecord record_;
+  UpdateRecord record_;
   std::int64_t next_record_ = 0;
   PushCounts counts_;
   bool stop_wanted_ = false;

@@ -40,7 +40,7 @@ struct Job::Async::Knowledge {
   double pulled_at = 0.0;
   std::vector<std::int64_t> chunks;  // that it has
   std::vector<Provenance> arrivals;  // of updates that came to it
-  std::vector<StepRecord> records;   // that it knows
+  std::vector<UpdateRecord> records;   // that it knows
   std::string learning;              // of the controller, if the coordinator was here
 
   Interval held() const { return {.first = holds_first, .last = holds_last}; }
@@ -243,9 +243,8 @@ void Job::Async::learn_what_was_used(const std::vector<Knowledge>& all) {
       const bool is_over = !in_rounds() || from.round < rounds_;
       const Interval positions{.first = from.first, .last = from.last};
       if (is_over && !covers(*ledger_, positions) && !is_held(positions)) {
-        StepRecord record{.step = next_record_, .epoch = place_.epoch, .position = positions.first};
-        record.workers = {{.id = from.worker, .batch = positions.size()}};
-        record.staleness = 0;
+        UpdateRecord record{.step = next_record_, .epoch = place_.epoch, .position = positions.first};
+        record.worker = {.id = from.worker, .batch = positions.size()};
         take_record(record);
       }
     }

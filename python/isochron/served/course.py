@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from isochron._core import (
-    Assignment, Coordinator, IterationReport, Ledger, ParameterLayout, PullHeader, PushHeader, StepRecord, Worker,
+    Assignment, Coordinator, IterationReport, Ledger, ParameterLayout, PullHeader, PushHeader, UpdateRecord, Worker,
     push_factor,
 )  # fmt: skip
 from isochron.errors import InvariantError
@@ -80,7 +80,7 @@ class Course:
         self.place = place
         self.order = Assignment()
         self.order.first = place.position
-        self.last_update: StepRecord | None = None  # of this worker
+        self.last_update: UpdateRecord | None = None  # of this worker
         self.samples = 0  # that it used since the last barrier
         self._iterations = 0  # of this worker
         self._next_report = 0
@@ -188,8 +188,8 @@ class Course:
             self._learn(update)
         return self.order
 
-    def _learn(self, update: StepRecord) -> None:
-        place, (worker,) = self.place, update.workers
+    def _learn(self, update: UpdateRecord) -> None:
+        place, worker = self.place, update.worker
         place.ledger.stage(update.position, update.position + worker.batch, worker.id)
         place.ledger.commit()
         place.next_update = update.step + 1

@@ -32,7 +32,7 @@ class Progress:
         if self.log.continued:
             self.log.event(step=self.line, seconds=now, event="resume", worker=0, words="")
 
-    def write(self, records: Iterable[_core.StepRecord | _core.EventRecord]) -> None:
+    def write(self, records: Iterable[_core.StepRecord | _core.UpdateRecord | _core.EventRecord]) -> None:
         if self.log is not None:
             for record in records:
                 self.log.write(record)
@@ -69,7 +69,7 @@ class Progress:
         kept = [line for line in self.replica.state().decode().split("\n") if line and not line[2:].startswith(gone)]
         self.replica.restore("\n".join([*kept, *new, ""]).encode())
 
-    def note_update(self, update: _core.StepRecord) -> None:
+    def note_update(self, update: _core.UpdateRecord) -> None:
         self.updates = update.step + 1
         self.write([update])
 

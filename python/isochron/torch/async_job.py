@@ -29,7 +29,7 @@ from isochron.served.course import Course, Place, Together
 from isochron.torch import shard_optimizer, state
 from isochron.torch.finite import drop_gradients
 from isochron.torch.job import Job
-from isochron.torch.records import StepRecord
+from isochron.torch.records import UpdateRecord
 from isochron.torch.served_models import ServedModels
 from isochron.torch.shard_optimizer import SliceUpdater
 from isochron.torch.source import MapSource, is_stream
@@ -152,7 +152,7 @@ class AsyncJob(Job):
         signal = self._signals.received() if self._signals is not None else 0
         order = self._course.next_order(1 + signal if signal else int(self._stop_wanted))
         for update in order.records:
-            self._tell_of(StepRecord.of(update, self._replica.workers))
+            self._tell_of(UpdateRecord.of(update, self._replica.workers))
         if order.barrier:
             self._meet(order)
             return None
@@ -240,11 +240,11 @@ class AsyncJob(Job):
             self._course.finish()
             self._stage = Stage.FREE
 
-    def _tell_of(self, update: StepRecord) -> None:
+    def _tell_of(self, update: UpdateRecord) -> None:
         self._next_update = update.step + 1
-        if update.workers[0].id == self._replica.workers[self._world.rank].id:
-            self._record = update
-        self._trace.step(update)
+        if update.worker.id == self._replica.workers[self._world.rank].id:
+            self._update = update
+        self._trace.update(update)
 
     # Meetings.
 

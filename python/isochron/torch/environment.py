@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
+from isochron.errors import PeerLostError
 from isochron.place import Place, find_place, first_host
 
 __all__ = ["Place", "default_backend", "find_place", "first_host", "join_group"]
@@ -15,6 +18,19 @@ __all__ = ["Place", "default_backend", "find_place", "first_host", "join_group"]
 
 def default_backend(device: torch.device) -> str:
     return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+
+
+@contextlib.contextmanager
+def naming_who_is_missing(store: dist.Store, rank: int, size: int) -> Iterator[None]:
+    """Where workers connect for the first time: turns torch's error into one that names who did not come."""
+    store.set(f"came/{rank}", "here")
+    try:
+        yield
+    except RuntimeError as error:
+        missing = [other for other in range(size) if not store.check([f"came/{other}"])]
+        words = f"rank {', '.join(map(str, missing))} did not come" if missing else "a worker was lost"
+        reason = str(error).splitlines()[0]
+        raise PeerLostError(f"making the job of {size} workers: {words} ({reason})", missing) from error
 
 
 def join_group(place: Place, backend: str, timeout: timedelta) -> None:
@@ -30,7 +46,8 @@ def join_group(place: Place, backend: str, timeout: timedelta) -> None:
         store, rank, size = next(iter(dist.rendezvous("env://", place.rank, place.size, timeout=timeout)))
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         fresh = dist.PrefixStore(f"isochron/attempt/{attempt}/{size}", store)
-        dist.init_process_group(backend, store=fresh, rank=rank, world_size=size, timeout=timeout)
+        with naming_who_is_missing(fresh, rank, size):
+            dist.init_process_group(backend, store=fresh, rank=rank, world_size=size, timeout=timeout)
         return
     dist.init_process_group(
         backend,

@@ -17,6 +17,15 @@ class WorkerStep:
     waited: float
     exchange: float
 
+    @staticmethod
+    def of(step: _core.WorkerStep, workers: list[_core.Worker]) -> WorkerStep:
+        """`workers` have the names; who took the step may be gone since."""
+        name = next((worker.name for worker in workers if worker.id == step.id), "")
+        return WorkerStep(
+            step.id, name, step.batch, step.start_seconds, step.compute_seconds, step.wait_seconds,
+            step.exchange_seconds,
+        )  # fmt: skip
+
 
 @dataclass
 class StepRecord:
@@ -33,20 +42,14 @@ class StepRecord:
     reason: str
     words: str
     workers: list[WorkerStep] = field(default_factory=list)
-    staleness: int = -1  # asp, ssp: a step is one worker's update, and so many of others came between; -1: in step
 
     @staticmethod
     def of(record: _core.StepRecord, workers: list[_core.Worker]) -> StepRecord:
-        """`workers` have the names; who took the step may be gone since."""
-        names = {worker.id: worker.name for worker in workers}
-        steps = [
-            WorkerStep(one.id, names.get(one.id, ""), one.batch, one.start_seconds, one.compute_seconds,
-                       one.wait_seconds, one.exchange_seconds)
-            for one in record.workers
-        ]  # fmt: skip
+        """`workers` have the names."""
+        steps = [WorkerStep.of(one, workers) for one in record.workers]
         return StepRecord(
             record.step, record.epoch, record.position, record.start_seconds, record.seconds, record.loss,
-            record.learning_rate_factor, record.changed, record.reason, record.words, steps, record.staleness,
+            record.learning_rate_factor, record.changed, record.reason, record.words, steps,
         )  # fmt: skip
 
     @property
@@ -57,6 +60,31 @@ class StepRecord:
     def balance(self) -> float:
         """Mean over longest time of the workers that computed: 1 if all were done at the same moment."""
         return _core.balance(self.batch_sizes, [worker.seconds for worker in self.workers])
+
+
+@dataclass
+class UpdateRecord:
+    """What one worker of an asynchronous run added to the model, as in the run log."""
+
+    step: int  # its number among the updates of all workers
+    epoch: int
+    position: int
+    seconds: float
+    loss: float  # mean over its batch
+    learning_rate_factor: float
+    changed: bool
+    reason: str
+    words: str
+    worker: WorkerStep
+    staleness: int  # updates of others between its pull and its push
+
+    @staticmethod
+    def of(record: _core.UpdateRecord, workers: list[_core.Worker]) -> UpdateRecord:
+        """`workers` have the names."""
+        return UpdateRecord(
+            record.step, record.epoch, record.position, record.seconds, record.loss, record.learning_rate_factor,
+            record.changed, record.reason, record.words, WorkerStep.of(record.worker, workers), record.staleness,
+        )  # fmt: skip
 
 
 @dataclass

@@ -23,6 +23,7 @@ import torch.distributed as dist
 
 from isochron import job_key
 from isochron.errors import PeerError, PeerLostError, TimeoutError
+from isochron.torch.environment import naming_who_is_missing
 from isochron.torch.peers import Meeting, Peer, names_of
 from isochron.torch.sealed import SealedStore
 
@@ -104,14 +105,22 @@ class World:
         self._marks: list[Any] = []  # groups of this worker alone
         self._own_groups = "nccl" not in str(dist.get_backend_config()).lower()
         self.elastic = self._own_groups and elastic is not False
-        self._make_groups(list(range(dist.get_world_size())), 0)
-        # Over the group and not by the store, into which anybody can write: processes of these numbers may be killed.
-        everybody: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(everybody, (self.me, job_key.make()), group=self.control)
+        everybody = self._introduce()
         self.members = [peer for peer, _ in everybody]
         key = job_key.mixed(f"{_jobs} {everybody[0][1]}")
         store = SealedStore(dist.distributed_c10d._get_default_store(), key)
         self._meeting = Meeting(store, _launcher_marks() or store, self.me, timeout)
+
+    def _introduce(self) -> list[tuple[Peer, str]]:
+        """Every worker and its part of the key: over the group, not by the store, into which anybody can write, since
+        processes of these numbers may be killed. Raises PeerLostError naming who did not come."""
+        size = dist.get_world_size()
+        everybody: list[Any] = [None] * size
+        store = dist.PrefixStore(f"isochron/{_jobs}", dist.distributed_c10d._get_default_store())
+        with naming_who_is_missing(store, self.me.rank, size):
+            self._make_groups(list(range(size)), 0)
+            dist.all_gather_object(everybody, (self.me, job_key.make()), group=self.control)
+        return everybody
 
     @property
     def rank(self) -> int:

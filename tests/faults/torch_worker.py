@@ -1,0 +1,159 @@
+"""What a rank of a PyTorch job does while a fault strikes one of them: trains a small model, saves, evaluates, stops.
+
+The nursery of tests/python imports this file and runs tried() in every rank.
+"""
+
+import functools
+import os
+import pathlib
+import signal
+import threading
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import isochron.torch as isochron
+from isochron.torch.world import World
+
+STEPS, BATCH, WHEN = 8, 24, 3
+SAMPLES = STEPS * BATCH
+
+
+class Points(torch.utils.data.Dataset):
+    """Numbers that are the same everywhere, of which one may fail to load."""
+
+    def __init__(self, bad=None):
+        generator = torch.Generator().manual_seed(5)
+        self.x = torch.randn(SAMPLES, 6, generator=generator, dtype=torch.float64)
+        self.y = (self.x.sum(1) > 0).long()
+        self.bad = bad
+
+    def __len__(self):
+        return SAMPLES
+
+    def __getitem__(self, index):
+        if index == self.bad:
+            raise ValueError(f"no sample at {index}")
+        return self.x[index], self.y[index]
+
+
+def make():
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    return model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+
+class Striker:
+    """Does the fault once, when the phase is reached in the worker that it is meant for."""
+
+    def __init__(self, phase, fault):
+        self.phase, self.fault, self.done = phase, fault, False
+
+    def __call__(self, phase):
+        if phase != self.phase or self.done:
+            return
+        self.done = True
+        if self.fault in ("kill", "stop"):
+            os.kill(os.getpid(), signal.SIGKILL if self.fault == "kill" else signal.SIGSTOP)
+        elif self.fault == "exit":
+            os._exit(0)
+        elif self.fault == "error":
+            raise KeyError("my own mistake")
+        elif self.fault == "interrupt":
+            raise KeyboardInterrupt
+        elif self.fault == "memory":
+            torch.empty(2**60)
+        elif self.fault == "disk":
+            raise OSError(28, "No space left on device")
+
+
+def armed(strike, patched):
+    """`strike` in the middle of what lies inside of the package or of torch: (holder, name, phase)."""
+    for holder, name, phase in patched:
+        original = getattr(holder, name)
+
+        def struck(*arguments, original=original, phase=phase, **options):
+            strike(phase)
+            return original(*arguments, **options)
+
+        setattr(holder, name, struck)
+
+
+def loss_of(model, x, y, strike):
+    loss = nn.functional.cross_entropy(model(x), y)
+    if strike.fault == "nan":  # every time that this step is computed
+        if strike.phase == "reduction":
+            loss.register_hook(lambda gradient: gradient * float("nan"))
+        return loss * float("nan") if strike.phase == "step" else loss
+    if strike.phase == "reduction":  # while the others' gradients are on their way
+        loss.register_hook(lambda gradient: strike("reduction"))
+    strike("step")
+    return loss
+
+
+def tried(sync, phase, fault, victim, folder, timeout, first_lost=None, **options):
+    """What became of the job here: its kind of end, and what it holds."""
+    rank = dist.get_rank()
+    strike = Striker(phase if rank == victim else None, fault)
+    lost = Striker("step" if rank == first_lost else None, "kill")  # so that the others have to re-form
+    try:
+        return train(sync, phase, strike, lost, pathlib.Path(folder), timeout, **options)
+    except isochron.SampleError as error:
+        return {"end": "sample", "words": str(error), "sample": error.sample}
+    except isochron.NumbersError as error:
+        return {"end": "numbers", "words": str(error)}
+    except isochron.PeerError as error:
+        return {"end": "named", "words": str(error), "ranks": error.ranks}
+    except (Exception, KeyboardInterrupt) as error:
+        if strike.done:  # a script ends with its error, and its connections with it
+            os._exit(1)
+        return {"end": "error", "words": f"{type(error).__name__}: {error}"}
+    finally:
+        threading.Timer(0.3, os._exit, (0,)).start()  # when the tests have the answer
+
+
+def train(sync, phase, strike, lost, folder, timeout, bad=None, **options):
+    strike("rendezvous")
+    events = []
+    job = isochron.Job(global_batch=BATCH, sync=sync, timeout=timeout, reseed=False, on_event=events.append,
+                       **({"staleness": 1} if sync == "ssp" else {}), **options)  # fmt: skip
+    model, optimizer = make()
+    model, optimizer = job.prepare(model, optimizer)
+    armed(strike, [(World, "meet", "join"), (torch, "save", "checkpoint")])
+    nothing, count = Striker(None, None), 0
+    for x, y in job.loader(Points(bad)):
+        now = (job.step if sync == "bsp" else count) == WHEN
+        here = strike if now else nothing
+        if now:
+            lost("step")
+        loss = functools.partial(loss_of, model, x, y, here)
+        job.backward(loss if sync == "bsp" else loss())
+        here("optimizer")
+        optimizer.step()
+        optimizer.zero_grad()
+        count += 1
+        if sync == "bsp" and now and phase == "checkpoint":
+            if not job.is_first:  # the first worker is struck while it writes
+                here("checkpoint")
+            job.save(folder / "job.pt")
+        if sync == "bsp" and now and phase == "evaluation":
+            here("evaluation")
+            job.sum([1.0])
+        if now and phase == "leave":
+            job.stop()
+            here("leave")
+    complete = job.ledger.complete
+    if sync != "bsp" and phase == "evaluation":
+        strike("evaluation")
+        job.sum([1.0])
+    if sync != "bsp" and phase == "checkpoint":
+        if not job.is_first:
+            strike("checkpoint")
+        job.save(folder / "job.pt")
+    result = {"end": "on", "complete": complete, "size": job.size, "step": job.step,
+              "events": [event.event for event in events],
+              "values": torch.cat([p.detach().flatten() for p in model.parameters()]).tolist()}  # fmt: skip
+    strike("end")
+    job.close()
+    return result

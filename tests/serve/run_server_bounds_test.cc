@@ -1,0 +1,169 @@
+// What a stranger can make the live page take: connections, time and memory are bounded, and others are still answered.
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "isochron/serve/http_server.h"
+#include "isochron/serve/run_server.h"
+
+namespace isochron::serve {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr int kPatience = 20'000;  // ms: far beyond every bound, so that only a hang fails
+
+/// A client that says what it is told to, byte by byte if need be.
+class Caller {
+ public:
+  explicit Caller(std::int64_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in there{};
+    there.sin_family = AF_INET;
+    there.sin_port = htons(static_cast<std::uint16_t>(port));
+    there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(socket_, reinterpret_cast<const sockaddr*>(&there), sizeof there), 0);
+  }
+  Caller(Caller&& other) noexcept : socket_(other.socket_) { other.socket_ = -1; }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+  Caller& operator=(Caller&&) = delete;
+  ~Caller() {
+    if (socket_ >= 0) {
+      ::close(socket_);
+    }
+  }
+
+  /// Whether the other side still takes it.
+  bool say(std::string_view text) const {
+    return ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+  }
+  /// Whether something is to be read, the end included.
+  [[nodiscard]] bool hears_within(int milliseconds) const {
+    pollfd waiting{.fd = socket_, .events = POLLIN, .revents = 0};
+    return ::poll(&waiting, 1, milliseconds) > 0;
+  }
+  /// All until the end; what comes later than kPatience is missing.
+  [[nodiscard]] std::string hear() const {
+    std::string text;
+    std::array<char, 65536> bytes{};
+    while (hears_within(kPatience)) {
+      const ssize_t size = ::recv(socket_, bytes.data(), bytes.size(), 0);
+      if (size <= 0) {
+        return text;
+      }
+      text.append(bytes.data(), static_cast<std::size_t>(size));
+    }
+    ADD_FAILURE() << "no end after " << text.size() << " bytes";
+    return text;
+  }
+
+ private:
+  int socket_;
+};
+
+constexpr std::string_view kHalf = "GET / HTTP/1.1\r\nHost: local";
+
+std::string request(const std::string& path, const std::string& headers = "") {
+  return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n";
+}
+
+std::string answer_to(const auto& server, const std::string& bytes) {
+  const Caller caller(server.port());
+  (void)caller.say(bytes);
+  return caller.hear();
+}
+
+std::int64_t resident_bytes() {
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return pages * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST(RunServerBoundsTest, RefusesSeveralRanges) {
+  const RunServer server({.program = "train"}, {.port = 0});
+  std::string ranges = "Range: bytes=0-";
+  for (int i = 0; i < 1000; ++i) {
+    ranges += ",0-";
+  }
+  const std::string answer = answer_to(server, request("/", ranges + "\r\n"));
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 416 "));
+  EXPECT_LT(answer.size(), 1000U);
+  EXPECT_THAT(answer_to(server, request("/", "Range: bytes=0-10\r\n")), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST(RunServerBoundsTest, ManyHalfRequestsKeepNobodyOut) {
+  const RunServer server({.program = "train"}, {.port = 0});
+  std::vector<Caller> silent;
+  for (int i = 0; i < 200; ++i) {
+    (void)silent.emplace_back(server.port()).say(kHalf);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(answer_to(server, request("/healthz")), StartsWith("HTTP/1.1 200 "));
+  EXPECT_LT(
+      std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));  // 24 threads of 5 s each would take 40
+}
+
+TEST(RunServerBoundsTest, OneAddressHasSoManyConnectionsOfWhichTheOldestGoes) {
+  const RunServer server({.program = "train"}, {.port = 0});
+  std::vector<Caller> silent;
+  for (std::size_t i = 0; i < kMostPerAddress + 1; ++i) {
+    (void)silent.emplace_back(server.port()).say("G");
+  }
+  EXPECT_EQ(silent.front().hear(), "");  // sent away without a word before its time is over
+  EXPECT_TRUE(silent.back().say("ET /healthz HTTP/1.1\r\n\r\n"));
+  EXPECT_THAT(silent.back().hear(), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST(RunServerBoundsTest, WhoSpeaksSlowlyHasTheSameTimeAsOthers) {
+  const RunServer server({.program = "train"}, {.port = 0});
+  const Caller slow(server.port());
+  int said = 0;
+  for (; said < 100 && !slow.hears_within(100); ++said) {  // a byte every 100 ms, for ten seconds at most
+    (void)slow.say(said == 0 ? "GET /" : "x");
+  }
+  EXPECT_LT(said, 100);
+  EXPECT_THAT(slow.hear(), StartsWith("HTTP/1.1 408 "));
+}
+
+TEST(RunServerBoundsTest, RefusesManyHeaderLines) {
+  const RunServer server({.program = "train"}, {.port = 0});
+  std::string lines;
+  for (int i = 0; i < 65; ++i) {
+    lines += "a: b\r\n";
+  }
+  EXPECT_THAT(answer_to(server, request("/healthz", lines)), StartsWith("HTTP/1.1 431 "));
+  EXPECT_THAT(answer_to(server, request("/healthz")), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST(RunServerBoundsTest, ReadersWhoTakeNothingCostFewMegabytes) {
+  // 60 answers of 3 MB, which no socket's buffer holds, would be 180 MB.
+  const HttpServer server("127.0.0.1", 0, [](const HttpRequest& asked) {
+    return HttpAnswer{.reply = {.body = asked.path == "/" ? std::string(3'000'000, 'x') + "</html>" : "ok"}};
+  });
+  ASSERT_GT(answer_to(server, request("/")).size(), 3'000'000U);
+  const std::int64_t before = resident_bytes();
+  std::vector<Caller> readers;
+  for (int i = 0; i < 60; ++i) {
+    (void)readers.emplace_back(server.port()).say(request("/"));
+  }
+  EXPECT_THAT(answer_to(server, request("/healthz")), StartsWith("HTTP/1.1 "));  // all of them had their turn
+  EXPECT_LT(resident_bytes() - before, 4 * static_cast<std::int64_t>(kMostPendingBytes));
+  readers.clear();
+  EXPECT_THAT(answer_to(server, request("/")), HasSubstr("</html>"));
+}
+
+}  // namespace
+}  // namespace isochron::serve
