@@ -121,15 +121,13 @@ bool Supervisor::mpirun_has_ended() {
 }
 
 void Supervisor::end_mpirun_in_time() {
-  bool begun = false;
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
     if (workers_[worker] && !mourned_[worker]) {
       last_ended_.reset();
       return;
     }
-    begun = begun || workers_[worker].has_value();
   }
-  if (begun && !last_ended_) {
+  if (begun_ && !last_ended_) {
     last_ended_ = Clock::now();
   }
   if (last_ended_ && Clock::now() > *last_ended_ + kTimeToEnd) {
@@ -146,6 +144,7 @@ void Supervisor::adopt_workers() {
     }
     if (const auto pids = WorkerNotes(job_.folder, worker).pids()) {
       workers_[worker].emplace(*pids);
+      begun_ = true;
       due_[worker] = Clock::now() + job_.start_timeout;
       if (job_.limiter && worker < limits_.size()) {  // those who were attached have no limits
         job_.limiter->watch(worker, *workers_[worker]);

@@ -31,7 +31,6 @@ void LiveRun::add(const UpdateRecord& record) {
   const std::lock_guard lock(mutex_);
   view_.add(record);
   metrics_.observe(record);
-  changed_.notify_all();
 }
 
 void LiveRun::add(const EventRecord& record) {

@@ -255,6 +255,17 @@ TEST_F(ElasticProgramTest, ANewcomerThatIsStoppedDoesNotOutliveTheJob) {
   expect_proven_ledger();
 }
 
+// Nobody is left who could start those that are asked for.
+TEST_F(ElasticProgramTest, AJobThatLosesAllWorkersAtOnceStartsAgainThoughTheyAreToBeReplaced) {
+  const Outcome outcome = script(
+      "-n 2 --replace 9 --restarts 1 -- " + kTrain + "--steps 40 --checkpoints saved --checkpoint-every 5",
+      "after 13; kill -9 $(pid 0) $(pid 1)");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("it is started again from its last checkpoint"));
+  EXPECT_EQ(last_step(), 39);
+  expect_proven_ledger();
+}
+
 // As a call of MPI does that never returns. No time-out is looked at, and the thread answers nobody.
 TEST_F(ElasticProgramTest, AWorkerWhoseMpiHangsLeavesAndTheJobStartsAgainFromItsCheckpoint) {
   const Outcome outcome = script(
