@@ -113,7 +113,7 @@ class Supervisor {
   std::chrono::steady_clock::time_point next_look_;                  // at the cluster
   std::optional<std::chrono::steady_clock::time_point> last_ended_;  // none: some worker lives
   std::optional<int> mpirun_status_;
-  int passed_on_ = 0;  // the signal; 0: none
+  int passed_on_ = 0;   // the signal; 0: none
   bool begun_ = false;  // some worker has
 
   // What is waited for, and since when.

@@ -75,7 +75,7 @@ class Coordinator {
   std::int64_t next_record_ = 0;
   std::vector<UpdateRecord> records_;
   std::vector<UpdateRecord> unsettled_;  // follow if the round is finished
-  std::int64_t noted_decision_ = -1;   // whose change a record has told
+  std::int64_t noted_decision_ = -1;     // whose change a record has told
   bool stopping_ = false;
   std::int64_t stop_signal_ = 0;
   std::string non_finite_;

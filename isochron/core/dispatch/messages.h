@@ -51,11 +51,11 @@ struct Assignment {
   bool barrier = false;       // everything that may be used is; all come together
   // Otherwise: the samples at positions first to last of the epoch. At a barrier `last` is how far the epoch is.
   std::int64_t first = 0;
-  std::int64_t last = 0;            // one past the end
-  std::int64_t iteration = 0;       // of this worker; with bound 0, and at a barrier, of all: rounds that are over
-  std::int64_t lead = 0;            // iterations ahead of the slowest
-  std::int64_t round_samples = 0;   // with bound 0: of the round
-  Decision decision;                // the split that the coordinator goes by
+  std::int64_t last = 0;              // one past the end
+  std::int64_t iteration = 0;         // of this worker; with bound 0, and at a barrier, of all: rounds that are over
+  std::int64_t lead = 0;              // iterations ahead of the slowest
+  std::int64_t round_samples = 0;     // with bound 0: of the round
+  Decision decision;                  // the split that the coordinator goes by
   std::vector<UpdateRecord> records;  // updates that became known since this worker last asked
   bool stopping = false;
   std::int64_t stop_signal = 0;

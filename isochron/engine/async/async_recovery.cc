@@ -38,10 +38,10 @@ struct Job::Async::Knowledge {
   std::int64_t holds_last = 0;
   std::int64_t rounds = 0;  // with bound 0: that are over
   double pulled_at = 0.0;
-  std::vector<std::int64_t> chunks;  // that it has
-  std::vector<Provenance> arrivals;  // of updates that came to it
-  std::vector<UpdateRecord> records;   // that it knows
-  std::string learning;              // of the controller, if the coordinator was here
+  std::vector<std::int64_t> chunks;   // that it has
+  std::vector<Provenance> arrivals;   // of updates that came to it
+  std::vector<UpdateRecord> records;  // that it knows
+  std::string learning;               // of the controller, if the coordinator was here
 
   Interval held() const { return {.first = holds_first, .last = holds_last}; }
 
