@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Trains for --minutes while workers are killed, stopped and replaced, a fault every --every seconds, and proves what is
-left: the ledger of the run log, the memory of those who were there all the time, no file and no process left behind.
+"""Trains for --minutes while workers are killed, stopped and replaced, a fault every --every seconds, and proves what
+is left: the ledger of the run log, the memory of those who were there all the time, no file and no process left behind.
 `make soak minutes=60` runs it."""
 
 import argparse
@@ -144,7 +144,8 @@ class Soak:
             self.problems.append(f"processes are left: {left}")
 
     def judge(self):
-        proof = subprocess.run([self.chosen.isochron, "ledger", self.folder / "run.jsonl"], capture_output=True, text=True)
+        command = [self.chosen.isochron, "ledger", self.folder / "run.jsonl"]
+        proof = subprocess.run(command, capture_output=True, text=True)
         if proof.returncode != 0:
             self.problems.append("the ledger is not proven: " + proof.stdout[-300:] + proof.stderr[-300:])
         left = sorted(set(os.listdir(self.folder)) - {"run.jsonl", "saved", "errors"})

@@ -95,8 +95,8 @@ MpiSession::MpiSession() {
   // Among workers of which some joined later, ranks do not agree on whether its collectives by hosts are to be used,
   // and wait for each other (5.0.11). Ours are not among them.
   setenv("OMPI_MCA_coll", "^han", /*overwrite=*/0);
-  // Both sides of a join are connected by the launcher's daemon, without a limit in time unless it is told one; seconds.
-  setenv("OMPI_MCA_mpi_pmix_connect_timeout", "60", /*overwrite=*/0);
+  // Both sides of a join are connected by the launcher's daemon, without a limit in time unless it is told one.
+  setenv("OMPI_MCA_mpi_pmix_connect_timeout", "60", /*overwrite=*/0);  // seconds
   int provided = MPI_THREAD_SINGLE;
   {
     const LoneStart lone;

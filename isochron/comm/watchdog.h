@@ -1,10 +1,10 @@
-// Watches threads that call MPI: such a call may wait for ever inside MPI, for a lock or for a peer that MPI takes to be
-// alive (Open MPI 5.0.11: a lock of btl_tcp under RollCall::ask, votes without those who left unannounced), and then no
-// time-out of ours is looked at any more.
+// Watches threads that call MPI: such a call may wait for ever inside MPI, for a lock or for a peer that MPI takes to
+// be alive (Open MPI 5.0.11: a lock of btl_tcp under RollCall::ask, votes without those who left unannounced), and
+// then no time-out of ours is looked at any more.
 //
 // A thread that makes no progress for longer than it may is shown with its calls on standard error, and the process is
-// killed: that is a loss which MPI tells the others at once, and from which they, or the launcher, go on. Time counts only
-// while this process runs, so that one that was stopped and goes on is not taken for stuck.
+// killed: that is a loss which MPI tells the others at once, and from which they, or the launcher, go on. Time counts
+// only while this process runs, so that one that was stopped and goes on is not taken for stuck.
 #pragma once
 
 #include <atomic>

@@ -61,7 +61,7 @@ JoinRequestFile parse_request(const fs::path& path) {
 }  // namespace
 
 void post_join_request(const fs::path& folder, const JoinRequestFile& request) {
-  // Names sort by time; the process keeps those of two launchers apart, and the worker is what is_asked_for() looks for.
+  // Names sort by time; the process keeps those of two launchers apart, and is_asked_for() looks for the worker.
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
   OutputFile file(

@@ -42,14 +42,16 @@ struct Stage {
 [[nodiscard]] LaneResult make_result(
     const std::string& label, const LaneLog& log, std::span<const Stage> stages, double target);
 
-/// The largest share of the solo speeds that the noise permits: ideal over the expected maximum of the workers' times, each with the
-/// mean and spread that it showed in `log`, a run with the oracle's split. None if there are too few steps.
+/// The largest share of the solo speeds that the noise permits: ideal over the expected maximum of the workers' times,
+/// each with the mean and spread that it showed in `log`, a run with the oracle's split. None if there are too
+/// few steps.
 [[nodiscard]] std::optional<double> noise_bound(const LaneLog& log, std::span<const Stage> stages);
 
 /// Of equally named results, field by field.
 [[nodiscard]] LaneResult median(std::span<const LaneResult> rounds);
 
-/// One row per lane: speed, times, balance, utilization, share of the solo speeds, gain over uniform, share of the oracle's speed, accuracy.
+/// One row per lane: speed, times, balance, utilization, share of the solo speeds, gain over uniform, share of the
+/// oracle's speed, accuracy.
 [[nodiscard]] std::string comparison_table(std::span<const LaneResult> results);
 
 /// One sentence that says what was gained.

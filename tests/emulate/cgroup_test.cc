@@ -108,8 +108,8 @@ TEST_F(CpuGroupsTest, KeepASpinningProcessToItsQuota) {
   ASSERT_TRUE(await([&] { return count(groups, 0, "nr_throttled") >= 30; }));
   const auto used = std::chrono::duration_cast<std::chrono::microseconds>(process.cpu_time().value()).count();
   // It was stopped 30 times, each time after most of its 2.5 ms: the kernel takes back what a core was handed and did
-  // not use, a fifth of it on a busy machine. It never had more, but for what is handed out ahead to a core and what was
-  // used before the group was joined.
+  // not use, a fifth of it on a busy machine. It never had more, but for what is handed out ahead to a core and what
+  // was used before the group was joined.
   EXPECT_GT(used, 30 * 2'500 * 0.5);
   EXPECT_LT(used, static_cast<double>(count(groups, 0, "nr_periods") + 4) * 2'500 * 1.2);
 }

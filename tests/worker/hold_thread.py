@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""hold_thread.py PROCESS NAME: stops one thread of a process, by ptrace, until the process is gone; 77 if that is forbidden."""
+"""hold_thread.py PROCESS NAME: stops a thread of a process, by ptrace, until the process is gone; 77 if forbidden."""
 
 import ctypes
 import os
