@@ -97,7 +97,7 @@ def test_a_coordinator_gives_every_sample_to_one_worker_within_the_bound():
     ((_, again),) = coordinator.hear(0, finished(1, loss=2.5))
     assert (again.first, again.last, again.iteration, again.lead) == (8, 12, 1, 1)
     (record,) = again.records
-    assert (record.step, record.position, record.loss, record.workers[0].id) == (7, 4, 2.5, 0)
+    assert (record.step, record.position, record.loss, record.worker.id) == (7, 4, 2.5, 0)
     assert coordinator.hear(0, finished(2)) == [] and coordinator.late == [1]  # it would be 2 ahead
     assert [rank for rank, _ in coordinator.hear(1, finished(1, seconds=3.0))] == [0, 1]
     assert coordinator.hear(0, finished(3, stop=1)) == []  # nothing new is begun
