@@ -21,13 +21,13 @@ FRONTS = {
 OUTCOMES = {
     "on": "the others go on and use every sample once",
     "named": "the others end with an error that names the worker",
-    "told": "save() raises an error with the reason on all; the file before it is intact",
-    "all": "all end with an error that names the worker; model and ledger are as before the step",
+    "told": "save() raises an error with the reason on all",
+    "all": "all end with an error that names the worker",
     "smaller": "the same step with smaller batches there; nobody is lost",
     "skipped": "the step is left out everywhere",
 }
 
-# How long that takes, beyond the step that is computed again.
+# How long that takes, beyond the step that is computed again; at the rendezvous it is always the time-out.
 TIMES = {"kill": "at once", "kill-first": "at once", "exit": "at once", "error": "at once", "stop": "the time-out"}
 
 FAULTS = {
