@@ -153,6 +153,7 @@ void bind_coordinator(nb::module_& module) {
              std::int64_t reference_batch,
              double warmup_steps) {
             std::vector<std::optional<WorkerId>> ids;
+            ids.reserve(workers.size());
             for (const Worker& worker : workers) {
               ids.emplace_back(worker.id);
             }

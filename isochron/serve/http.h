@@ -35,7 +35,7 @@ struct HttpReply {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string body;
-  std::string headers = {};  // further ones, each with its line end
+  std::string headers;  // further ones, each with its line end
 };
 
 /// A reply of one line of plain text.

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <list>
 #include <thread>
 #include <utility>
@@ -69,14 +70,14 @@ struct Connection {
   std::string address;
   Stage stage = Stage::kRequest;
   Clock::time_point until;   // the time of this stage, or of this part of a stream, is over
-  std::string request = {};  // as far as it has come
-  std::string output = {};   // what has to be sent
+  std::string request;       // as far as it has come
+  std::string output;        // what has to be sent
   std::size_t sent = 0;      // of it
   std::size_t lingered = 0;  // bytes that came after the request
-  Stream stream = {};
-  Clock::time_point next_part = {};  // when the stream is asked again
-  bool is_last = false;              // nothing follows the output
-  bool is_closed = false;            // the client sends no more
+  Stream stream;
+  Clock::time_point next_part;  // when the stream is asked again
+  bool is_last = false;         // nothing follows the output
+  bool is_closed = false;       // the client sends no more
 
   [[nodiscard]] std::size_t pending() const { return output.size() - sent; }
 };
@@ -116,7 +117,7 @@ int port_of(const Descriptor& door) {
   std::array<char, NI_MAXSERV> port{};
   ::getsockname(door.get(), reinterpret_cast<sockaddr*>(&address), &size);
   ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, nullptr, 0, port.data(), port.size(), NI_NUMERICSERV);
-  return std::atoi(port.data());
+  return static_cast<int>(std::strtol(port.data(), nullptr, 10));
 }
 
 std::string address_of(const sockaddr_storage& address, socklen_t size) {
@@ -316,11 +317,11 @@ class HttpServer::Loop {
     if (now < connection.next_part && !stopping_) {
       return;
     }
-    StreamPart part = connection.stream();
+    const StreamPart part = connection.stream();
     if (part.text.empty() && now < connection.next_part + kUntilAlive) {
       return;
     }
-    connection.output = part.text.empty() ? kStillHere : std::move(part.text);
+    connection.output = part.text.empty() ? kStillHere : part.text;
     connection.sent = 0;
     connection.is_last = part.last;
     connection.next_part = now + kBetweenParts;

@@ -30,7 +30,7 @@ using Stream = std::function<StreamPart()>;
 
 struct HttpAnswer {
   HttpReply reply;
-  Stream stream = {};  // if there is one, the body is what it gives
+  Stream stream;  // if there is one, the body is what it gives
 };
 
 class HttpServer {

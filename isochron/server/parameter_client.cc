@@ -60,7 +60,7 @@ ParameterClient::~ParameterClient() {
 void ParameterClient::adopt_parameters() {
   const at::NoGradGuard no_grad;
   for (std::size_t slot = 0; slot < layout_.slots.size(); ++slot) {
-    at::Tensor parameter = layout_.parameters[slot];
+    const at::Tensor parameter = layout_.parameters[slot];
     const at::Tensor view = layout_.slot_of(values_, slot);
     view.copy_(parameter);
     if (parameter.device().is_cpu()) {
@@ -103,7 +103,7 @@ void ParameterClient::finish_pull() {
   channel_->wait(pulling_, "pulling parameters", pulling_from_);
   const at::NoGradGuard no_grad;
   for (std::size_t slot = 0; slot < layout_.slots.size(); ++slot) {
-    at::Tensor parameter = layout_.parameters[slot];
+    const at::Tensor parameter = layout_.parameters[slot];
     if (!parameter.device().is_cpu()) {
       parameter.copy_(layout_.slot_of(values_, slot), /*non_blocking=*/true);
     }

@@ -124,7 +124,7 @@ template <class Message>
 
 template <class Message>
 [[nodiscard]] Message decode(std::string_view bytes) {
-  ByteReader reader(bytes);
+  ByteReader reader(bytes);  // NOLINT(misc-const-correctness): reading moves it on
   Message message;
   reader(message);
   reader.finish();
