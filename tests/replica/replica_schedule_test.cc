@@ -5,22 +5,14 @@
 #include <string>
 
 #include "tests/replica/schedule.h"
+#include "tests/sanitized.h"
 #include <gtest/gtest.h>
 
 namespace isochron {
 namespace {
 
-// Sanitizers make it many times slower, and a tenth of the schedules reaches every line.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define ISOCHRON_SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(ISOCHRON_SANITIZED)
-constexpr std::uint64_t kSchedules = 1'000;
-#else
-constexpr std::uint64_t kSchedules = 10'000;
-#endif
+// Under a sanitizer a tenth of the schedules reaches every line.
+constexpr std::uint64_t kSchedules = kSanitized ? 1'000 : 10'000;
 
 TEST(ReplicaScheduleTest, SurvivorsAreEqualAndEverySampleIsUsedOnceInTenThousandRandomSchedules) {
   for (std::uint64_t seed = 0; seed < kSchedules; ++seed) {
