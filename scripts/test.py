@@ -35,7 +35,7 @@ PRESETS = {"quick": "dev", "full": "dev", "fuzz": "asan"}
 QUICK_PROGRAMS = ("isochron", "isochron-worker", "isochron_python", "core_test", "sim_test", "tools_test",
                   "engine_test", "ranks_test", "worker_test", "elastic_test")  # fmt: skip
 PLAIN_PROGRAMS = ("core_test", "sim_test", "tools_test", "isochron")
-# Of the engine, the tests in which its threads meet.
+# The tests of the engine in which its threads meet.
 THREADED_TESTS = ("ranks.collectives", "ranks.timeout.TimeoutTest", "ranks.async_job", "ranks.data_parallel",
                   "ranks.job", "ranks.sync_batch_norm", "ranks.trainer", "elastic.threads")  # fmt: skip
 # Sanitizers change what the optimizer sees, and with it which warnings are false alarms.

@@ -68,7 +68,7 @@ def run_all(options, model, cluster):
 
 
 def accuracy_at(lane, seconds):
-    """Of the last evaluation up to that moment."""
+    """The result of the last evaluation up to that moment."""
     return max(
         (point for point in lane["evaluations"] if point["seconds"] <= seconds),
         key=lambda point: point["seconds"],

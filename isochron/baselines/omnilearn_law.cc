@@ -9,7 +9,7 @@
 namespace isochron {
 namespace {
 
-// Of a batch in one adjustment; keeps an absurdly short time from giving infinity.
+// The most that a batch changes in one adjustment; keeps an absurdly short time from giving infinity.
 constexpr double kLargestGrowth = 1e12;
 
 }  // namespace

@@ -29,7 +29,7 @@ bool has_prices(const PlanTask& task) {
   return plan::price_per_hour(task.groups) > 0.0;
 }
 
-/// Of an epoch.
+/// The cost of an epoch.
 double cost(const PlanTask& task, const Step& step, double price_per_hour) {
   return price_per_hour * seconds_per_epoch(task, step) / kSecondsPerHour;
 }

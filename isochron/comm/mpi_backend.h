@@ -30,7 +30,7 @@ struct OperationTimes {
 };
 
 struct MpiBackendOptions {
-  // Of every operation that does not bring its own; above 0.
+  // The time limit of every operation that does not bring its own; above 0.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   // Size of a piece of a collective, 1 KiB to 1 GiB.
   std::int64_t piece_bytes = std::int64_t{1} << 20;

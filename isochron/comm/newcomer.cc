@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 // From the start of its process to its introduction: it opens its data and makes its model.
 constexpr auto kTimeToStart = std::chrono::minutes(10);
 
-// Of a process that was started just before the job ended.
+// What a process gets that was started just before the job ended.
 constexpr auto kTimeToArrive = std::chrono::seconds(10);
 
 // Of both sides, once each knows of the other: from its start to a communicator of the first worker and the newcomer,

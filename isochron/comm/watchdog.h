@@ -16,7 +16,7 @@
 
 namespace isochron {
 
-// Of the thread that makes it, as long as it lives. Thread-safe.
+// It watches the thread that makes it, as long as it lives. Thread-safe.
 class WatchedThread {
  public:
   // What the thread does, for people, and how long it may take from beat to beat.

@@ -28,7 +28,7 @@ class OwnFolder {
   std::filesystem::path path_;
 };
 
-/// Of the launcher with this process number, as text; nothing if there is none that runs.
+/// The folder of the launcher with this process number, as text; nothing if there is none that runs.
 [[nodiscard]] std::optional<std::filesystem::path> find_job_folder(const std::string& launcher);
 
 /// Removes those of launchers that are gone.

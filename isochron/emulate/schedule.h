@@ -27,8 +27,8 @@ class Schedule {
  public:
   explicit Schedule(sim::ClusterSpec cluster);
 
-  /// Of every worker, after all changes with at_step up to `step` in the order of their steps, then all with at_seconds
-  /// up to `seconds` in the order of their times; equal ones in the order of the file. Both are negative before the
+  /// For every worker, after all changes with at_step up to `step` in the order of their steps, then all with
+  /// at_seconds up to `seconds` in the order of their times; equal ones in the order of the file. Both are negative before the
   /// first step.
   [[nodiscard]] std::vector<Limits> at(std::int64_t step, double seconds) const;
 

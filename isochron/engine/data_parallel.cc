@@ -142,7 +142,7 @@ class DataParallel::State {
     return gradients;
   }
 
-  // Of the gradients; 0 if nobody asked.
+  // The square of the norm of the gradients; 0 if nobody asked.
   double square() const {
     const at::NoGradGuard no_grad;
     const Tensors all = measure_moments_ ? gradients() : Tensors{};

@@ -137,7 +137,7 @@ struct JobOptions {
   c10::Device device = c10::Device(c10::DeviceType::CPU);
   data::PrefetchOptions prefetch = {.threads = 1, .capacity = 0};  // capacity 0: four steps' worth of B / K
 
-  // Of every exchange. Who keeps the others waiting for longer is killed, and the job goes on without it.
+  // Limits every exchange. Who keeps the others waiting for longer is killed, and the job goes on without it.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   // Kills a worker for good and returns true; called before the others go on without it. None: a process of this host
   // is killed, and one of another host is an error.
@@ -191,7 +191,7 @@ class Job {
   // c10::Error; `error` is rethrown if it is something else). In place of backward().
   void give_up_step(const std::exception_ptr& error);
 
-  // Of the step under way, or the coming one between two steps.
+  // The number of the step under way, or of the coming one between two steps.
   std::int64_t step() const;
   std::int64_t epoch() const;
   std::int64_t steps_per_epoch() const;
@@ -222,7 +222,7 @@ class Job {
   // of the epoch; -1: at the end of the epoch only. All meet there and hold the same parameters. Before loader(), and
   // the same on all workers.
   void meet_at(std::int64_t step);
-  // Of all workers, up to the last meeting.
+  // The pushes of all workers, up to the last meeting.
   PushCounts push_counts() const;
 
   // All workers end their loops after the step under way, once the word has gone round.

@@ -22,7 +22,7 @@ struct Batch {
 };
 
 struct LoaderOptions {
-  // Of images; its seed is the job's. None: pixels as 0 .. 1.
+  // For images; its seed is the job's. None: pixels as 0 .. 1.
   std::optional<data::AugmentOptions> augment;
 };
 

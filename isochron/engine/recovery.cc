@@ -72,7 +72,7 @@ void Recovery::recover(const std::vector<Peer>& suspects) {
   adopt(membership_.recover(*this, suspects));
 }
 
-// Of everything that is built on the group.
+// Lets go of everything that is built on the group.
 void Recovery::let_go() {
   steps_.leave_group();
   model_.leave_group();

@@ -91,7 +91,7 @@ namespace {
 using Exchange = c10::intrusive_ptr<BatchNormExchange>;
 using OptionalTensor = std::optional<at::Tensor>;
 
-// Of the innermost scope of this thread; null outside.
+// The innermost scope of this thread; null outside.
 thread_local BatchNormExchange* active = nullptr;
 thread_local bool active_counts = true;
 

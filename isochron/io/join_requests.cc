@@ -29,7 +29,7 @@ bool is_request(const fs::path& path) {
   return name.starts_with(kPrefix) && name.ends_with(kExtension);
 }
 
-/// Of the name of a request for this worker.
+/// The ending of the name of a request for this worker.
 std::string ending(std::int64_t worker) {
   return "-worker" + std::to_string(worker) + std::string(kExtension);
 }

@@ -55,7 +55,7 @@ struct End {
   std::optional<std::int64_t> next_step;
 };
 
-/// Of the last `window` bytes of a file of `size`.
+/// Reads the last `window` bytes of a file of `size`.
 End end_within(std::istream& stream, std::int64_t size, std::int64_t window) {
   const std::int64_t begin = size - window;
   std::string text(static_cast<std::size_t>(window), '\0');

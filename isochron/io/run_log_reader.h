@@ -35,7 +35,7 @@ class RunLogReader {
   /// The next record, or nothing at the end. The first is the header, and there is only one.
   std::optional<RunLogLine> next();
 
-  /// Of the line that next() read last; the first is 1.
+  /// The number of the line that next() read last; the first is 1.
   [[nodiscard]] std::int64_t line_number() const { return line_number_; }
   /// Whether the log has a chain: all its lines do, or none does. Old logs have none.
   [[nodiscard]] bool chained() const { return chained_; }

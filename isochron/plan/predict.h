@@ -38,7 +38,7 @@ enum class Split : std::uint8_t { kBest, kUniform };
 [[nodiscard]] Step predict_step(
     const std::vector<Group>& groups, const Exchange& exchange, std::int64_t global_batch, Split split = Split::kBest);
 
-/// Of one machine by itself at `batch`: nothing to exchange, nobody to wait for.
+/// The prediction for one machine by itself at `batch`: nothing to exchange, nobody to wait for.
 [[nodiscard]] double samples_per_second_alone(const Machine& machine, std::int64_t batch);
 
 }  // namespace isochron::plan

@@ -12,7 +12,7 @@ class Optimizer;
 
 namespace isochron::server {
 
-// Of the same class and with the options of `group` of `original`, over `values` alone; it has learned nothing yet.
+// It has the class and the options of `group` of `original`, over `values` alone; it has learned nothing yet.
 // `corrected_for_workers` above 0: with the momentum of SGD lowered by what that many asynchronous workers add to it
 // (core/rate/rate.h). Throws std::invalid_argument for a class other than SGD, Adam and AdamW.
 std::unique_ptr<torch::optim::Optimizer> shard_optimizer(

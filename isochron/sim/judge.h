@@ -19,7 +19,7 @@ class Judge {
   bool is_good(const Fleet& fleet, std::span<const std::int64_t> batch_sizes);
 
  private:
-  /// Of the slots.
+  /// The time that the slots are expected to take.
   double expected_seconds(const Fleet& fleet, std::span<const std::int64_t> batch_sizes);
 
   std::int64_t global_batch_;

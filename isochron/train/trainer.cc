@@ -80,7 +80,7 @@ ModelPointer seeded_model(const Options& options, const data::Dataset& dataset, 
   return model;
 }
 
-// Of scores [b, classes], or [b, context, classes] for sequences.
+// Takes scores [b, classes], or [b, context, classes] for sequences.
 at::Tensor loss_of(const at::Tensor& scores, const at::Tensor& target, at::Reduction::Reduction reduction) {
   return at::cross_entropy_loss(scores.flatten(0, -2), target.flatten(), {}, reduction);
 }
@@ -412,7 +412,7 @@ class Trainer::State {
     });
   }
 
-  // Of what `measure` gives; the first time warms up and does not count.
+  // The median of what `measure` gives; the first time warms up and does not count.
   template <class Measure>
   static double median_of(const Measure& measure) {
     constexpr int kTimes = 9;

@@ -52,7 +52,7 @@ double median_of(std::vector<double> values) {
   return quantile(values, 0.5);
 }
 
-/// Of what `field` takes from a result.
+/// The median of what `field` takes from a result.
 template <class Field>
 double median_of(std::span<const LaneResult> rounds, Field field) {
   std::vector<double> values;

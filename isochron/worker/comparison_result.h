@@ -47,7 +47,7 @@ struct Stage {
 /// few steps.
 [[nodiscard]] std::optional<double> noise_bound(const LaneLog& log, std::span<const Stage> stages);
 
-/// Of equally named results, field by field.
+/// The medians of equally named results, field by field.
 [[nodiscard]] LaneResult median(std::span<const LaneResult> rounds);
 
 /// One row per lane: speed, times, balance, utilization, share of the solo speeds, gain over uniform, share of the

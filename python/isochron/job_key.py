@@ -45,7 +45,7 @@ def mixed(secret: str, environ: Mapping[str, str] = os.environ) -> bytes:
 
 
 def read(path: str) -> str:
-    """Of a file for its owner alone. Raises ValueError."""
+    """Reads the key of a file for its owner alone. Raises ValueError."""
     try:
         with open(path, errors="surrogateescape") as file:
             about = os.fstat(file.fileno())

@@ -31,7 +31,7 @@ TEST(QuorumTest, OfEqualHalvesTheOneWithTheFirstRankMay) {
 }
 
 TEST(QuorumTest, TheDeadBelongToNoSide) {
-  // Of 1 and 2 it is rank 1 that comes first.
+  // Rank 1 comes before rank 2.
   EXPECT_FALSE(is_outvoted(silent({0, 2}), {0}, 3));
   EXPECT_TRUE(is_outvoted(silent({0, 1}), {0}, 3));
   EXPECT_FALSE(is_outvoted(silent({0, 1}), {0, 1}, 3)) << "alone with the dead";

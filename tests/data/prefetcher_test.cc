@@ -129,7 +129,7 @@ TEST(PrefetcherTest, KeepsWhatLeftThePlanUntilItsPlaceIsNeeded) {
   plan(prefetcher, {{0, 8}, {50, 51}});
   source.wait_until_begun(50);  // so the eight before it are ready, by the only thread
   plan(prefetcher, {{100, 104}});
-  // Of nine places five are kept: the four lowest positions made room.
+  // Five of nine places are kept: the four lowest positions made room.
   EXPECT_EQ(take(prefetcher, {4, 8}), positions({4, 8}));
   EXPECT_EQ(take(prefetcher, {100, 104}), positions({100, 104}));
   EXPECT_EQ(source.total(), 13);

@@ -49,7 +49,7 @@ at::Tensor mean_loss(torch::nn::Sequential& model, const Samples& samples) {
   return torch::nn::functional::cross_entropy(model->forward(samples.inputs), samples.targets);
 }
 
-// Of the gradients of one process with all samples.
+// The distance from the gradients of one process with all samples.
 double gradient_error(at::ScalarType type, double weight) {
   auto single = make_model(7, type);
   const Samples all = global_batch(type, 0);

@@ -119,7 +119,7 @@ double distance(const torch::nn::Sequential& a, const torch::nn::Sequential& b) 
   return worst;
 }
 
-// Of the bytes of parameters and buffers.
+// A digest of the bytes of parameters and buffers.
 std::string fingerprint(const torch::nn::Sequential& model) {
   std::string bytes;
   const auto append = [&](const at::Tensor& tensor) {

@@ -43,7 +43,7 @@ struct Learned {
   State state;
 };
 
-/// Of every policy, early and late.
+/// The states of every policy, early and late.
 const std::vector<Learned>& learned() {
   static const std::vector<Learned> all = [] {
     std::vector<Learned> list;

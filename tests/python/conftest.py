@@ -23,7 +23,7 @@ def step(number, batches, compute, **more):
             **more}  # fmt: skip
 
 
-# Of the tests with torch, those that `make test` has the time for; `make check` runs the others, too.
+# The tests with torch that `make test` has the time for; `make check` runs the others, too.
 QUICK = (
     "test_torch_loader.py",
     "test_torch_parity.py::test_uneven_equals_single_process[cnn-plain]",

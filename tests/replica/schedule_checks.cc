@@ -72,7 +72,7 @@ void Schedule::check_refusal(const Replica& replica, const std::string& words) c
   require((!room || memory_ran_out_) && words.find("is there twice") == std::string::npos, words);
 }
 
-// Of every finished epoch.
+// Checks every finished epoch.
 void Schedule::check_epochs() const {
   std::map<std::int64_t, std::int64_t> used;
   for (const auto& [which, count] : nodes_.front()->model.uses) {

@@ -45,7 +45,7 @@ inline StepRecord step_of(
   return record;
 }
 
-/// Of 50 samples.
+/// A step of 50 samples.
 inline UpdateRecord update_of(WorkerId worker, double start, double seconds) {
   return {
       .seconds = seconds,

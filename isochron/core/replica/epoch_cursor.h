@@ -31,7 +31,7 @@ struct DataPlace {
 class EpochCursor {
  public:
   explicit EpochCursor(const SamplerOptions& options);
-  /// Of a stream: dataset_size is 0.
+  /// A stream's dataset_size is 0.
   static EpochCursor of_stream(const SamplerOptions& options);
 
   [[nodiscard]] bool is_stream() const { return !sampler_; }

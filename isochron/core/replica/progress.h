@@ -23,7 +23,7 @@ struct WorkerState {
 std::string name_of(const Worker& worker);
 
 struct ProgressReport {
-  /// Of a newcomer, which knows nothing yet and has no id.
+  /// The report of a newcomer, which knows nothing yet and has no id.
   static constexpr std::int64_t kNothing = -1;
 
   /// 2 n: it has finished n steps. 2 n + 1: the optimizer has taken one more step, and the reports of that are missing,

@@ -172,7 +172,7 @@ class Replica {
   /// `workers` by rank; their ids become their ranks. Throws std::invalid_argument on a bad option, or if their bounds
   /// cannot hold B.
   Replica(ReplicaOptions options, std::vector<Worker> workers, int rank, const LocalOptions& local = {});
-  /// Of a process that is to join a running job: it can do nothing before take_over() and adopt().
+  /// For a process that is to join a running job: it can do nothing before take_over() and adopt().
   static Replica newcomer(ReplicaOptions options, Worker self, const LocalOptions& local = {});
 
   /// The data, once and for all; goes to the place of a state that was restored before. Throws std::invalid_argument if
@@ -245,7 +245,7 @@ class Replica {
   [[nodiscard]] const Decision& decision() const;
   /// What plan() said last, while that step is under way.
   [[nodiscard]] const StepPlan& plan_under_way() const { return plan_; }
-  /// Of the step under way, or the coming one.
+  /// The number of the step under way, or of the coming one.
   [[nodiscard]] std::int64_t step() const { return controller_ ? controller_->decision().step : 0; }
   [[nodiscard]] std::int64_t epoch() const;
   [[nodiscard]] std::int64_t position() const;
@@ -309,7 +309,7 @@ class Replica {
   Phase phase_ = Phase::kBetween;
   bool diagnosing_ = false;
 
-  // Of the last finished step; moments_known_ says on all replicas alike whether the squares mean anything.
+  // These are of the last finished step; moments_known_ says on all replicas alike whether the squares mean anything.
   bool moments_known_ = false;
   double local_square_ = 0.0;
   double global_square_ = 0.0;

@@ -86,7 +86,7 @@ using ReportNumbers = std::array<float, kReportNumbers>;
 ReportNumbers encode(const StepReport& report);
 /// Throws isochron::Error that names the field if the numbers are not those that were sent.
 StepReport decode_report(std::span<const float> numbers);
-/// Of all ranks, one after the other.
+/// The reports of all ranks, one after the other.
 std::vector<StepReport> decode_reports(std::span<const float> numbers);
 
 /// Throws isochron::Error naming the first rank whose digest is not rank 0's, the same on all workers; if there is
@@ -99,7 +99,7 @@ std::vector<int> non_finite_ranks(std::span<const StepReport> reports);
 /// What the controller learns. The time of a step that was not warm is left out.
 StepTelemetry make_telemetry(std::span<const StepReport> reports, std::span<const Worker> workers, std::int64_t step);
 
-/// Of the step before. Hardware may round norms differently, so rank 0's value counts for the average.
+/// The moments of the step before. Hardware may round norms differently, so rank 0's value counts for the average.
 GradientMoments make_moments(std::span<const StepReport> reports);
 
 /// The record of the step that `decision` is for, at this epoch and position. `finished`: when the gradients were

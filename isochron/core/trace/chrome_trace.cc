@@ -60,7 +60,7 @@ std::string instant(std::string_view name, WorkerId thread, double seconds, std:
   return following(event("i", name, thread).number("ts", microseconds(seconds)).text("s", "t").raw("args", arguments));
 }
 
-/// Of a step or an update: the reason of a new split.
+/// For a step or an update: the reason of a new split.
 template <class Record>
 std::string decision(const Record& record, double start) {
   return record.changed ? instant(to_string(record.reason), kDecisions, start, record.step, record.words) : "";

@@ -48,11 +48,11 @@ class RunMeter {
   [[nodiscard]] double balance() const { return balance_.value(); }
   [[nodiscard]] double utilization() const { return utilization_.value(); }
   [[nodiscard]] const Figures& last() const { return last_; }
-  /// Of asynchronous updates; empty if there are none.
+  /// The staleness of asynchronous updates; empty if there are none.
   [[nodiscard]] const StalenessCount& staleness() const { return staleness_; }
 
  private:
-  /// Of the values that are known.
+  /// The mean of the values that are known.
   struct Mean {
     double sum = 0.0;
     double count = 0.0;

@@ -94,7 +94,7 @@ class SampleAuditor {
 
   [[nodiscard]] bool asynchronous() const;
   [[nodiscard]] bool epochs_are_known() const;
-  /// Of a step or an update.
+  /// For a step or an update.
   template <class Record>
   void add(const Record& record, std::span<const WorkerStep> workers, std::int64_t line);
   template <class Record>

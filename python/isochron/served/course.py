@@ -108,7 +108,7 @@ class Course:
 
     @property
     def updaters(self) -> list[Updater]:
-        """Of this worker's shard; at barriers."""
+        """The updaters of this worker's shard; at barriers."""
         return self._shard.updaters
 
     def _join(self, workers: list[Worker], updaters: list[Updater], controller: bytes) -> None:

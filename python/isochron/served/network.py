@@ -15,7 +15,7 @@ from isochron.served.wire import Connection, Kind, Seat
 
 
 class Link(Protocol):
-    """Of two workers, one of which asks. Every failure is a PeerError. Not thread-safe."""
+    """Connects two workers, one of which asks. Every failure is a PeerError. Not thread-safe."""
 
     seat: Seat  # of the other one
 

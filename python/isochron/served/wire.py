@@ -55,7 +55,7 @@ class Seat:
         return f"rank {self.rank} on {self.host}"
 
     def kind_of(self, number: int, length: int) -> Kind:
-        """Of a frame that this worker sent."""
+        """The kind of a frame that this worker sent."""
         try:
             if length <= MOST:
                 return Kind(number)

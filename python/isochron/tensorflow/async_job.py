@@ -55,7 +55,7 @@ class AsyncJob(Job):
 
     @property
     def strategy(self) -> tf.distribute.Strategy:
-        """Of one device: no gradient is added up."""
+        """A strategy of one device: no gradient is added up."""
         return tf.distribute.get_strategy()
 
     @property
@@ -69,7 +69,7 @@ class AsyncJob(Job):
 
     @property
     def step_number(self) -> int:
-        """Of the whole job: so many global batches' samples were dealt."""
+        """The step of the whole job: so many global batches' samples were dealt."""
         if self._source is None:
             return self._replica.step
         position = self._replica.position if self._at_meeting else self._order.first

@@ -84,7 +84,7 @@ class GlobalMoments:
 
             def gradient(upstream: tf.Tensor) -> tf.Tensor:
                 weight = tf.cast(self._weight, upstream.dtype)
-                # Of an empty share nothing counts, whatever it came out as.
+                # Nothing of an empty share counts, whatever it came out as.
                 weighted = tf.where(weight > 0, upstream * weight, tf.zeros_like(upstream))
                 return tf.math.divide_no_nan(self._sum(weighted)[rank], weight)
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 
 class Source(Protocol):
-    """Of single samples, in nests of arrays."""
+    """A source of single samples, in nests of arrays."""
 
     signature: Any  # nest of tf.TensorSpec of a batch
 

@@ -136,7 +136,7 @@ class Step:
         weighted = []
         for gradient in gradients:
             scaled = gradient * tf.cast(weight, gradient.dtype)
-            # Of no samples nothing counts, whatever their mean came out as.
+            # Nothing counts without samples, whatever their mean came out as.
             weighted.append(tf.where(weight > 0, scaled, tf.zeros_like(scaled)))
         return outputs, weighted, self.read_states()
 
