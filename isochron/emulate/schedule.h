@@ -28,8 +28,8 @@ class Schedule {
   explicit Schedule(sim::ClusterSpec cluster);
 
   /// For every worker, after all changes with at_step up to `step` in the order of their steps, then all with
-  /// at_seconds up to `seconds` in the order of their times; equal ones in the order of the file. Both are negative before the
-  /// first step.
+  /// at_seconds up to `seconds` in the order of their times; equal ones in the order of the file. Both are negative
+  /// before the first step.
   [[nodiscard]] std::vector<Limits> at(std::int64_t step, double seconds) const;
 
   /// The limits at the start and after every moment at which something changes.
