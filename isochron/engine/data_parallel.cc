@@ -41,16 +41,6 @@ double loss_weight(std::int64_t local_batch, std::int64_t global_batch, int work
   return static_cast<double>(local_batch) * workers / static_cast<double>(global_batch);
 }
 
-void DataParallelOptions::validate() const {
-  constexpr std::int64_t kLeast = std::int64_t{1} << 10;
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  if (bucket_bytes < kLeast || bucket_bytes > kMost) {
-    throw std::invalid_argument(
-        "bucket_bytes is " + std::to_string(bucket_bytes) + "; permitted: " + std::to_string(kLeast) + " to " +
-        std::to_string(kMost));
-  }
-}
-
 class DataParallel::State {
  public:
   State(

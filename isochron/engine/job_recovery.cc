@@ -16,7 +16,7 @@
 namespace isochron {
 
 WorldOptions Job::Impl::world_options() {
-  WorldOptions world{.timeout = options_.timeout, .fence = options_.fence};
+  WorldOptions world{.timeout = options_.patience(), .fence = options_.fence};
   world.watch.patience = [this] { return std::chrono::milliseconds(patience_ms_); };
   world.watch.tell = [this](const std::vector<Peer>& suspects, std::chrono::milliseconds waited) {
     for (const Peer& peer : suspects) {
@@ -295,10 +295,10 @@ bool Job::Impl::handle_numbers() {
     return false;
   }
   undo_step();
-  if (options_.numbers == Numbers::kStop) {
+  if (options_.on_nonfinite == OnNonFinite::kStop) {
     throw NumbersError(words);
   }
-  if (options_.numbers == Numbers::kRollBack && rolled_back_for_ != step()) {
+  if (options_.on_nonfinite == OnNonFinite::kRollBack && rolled_back_for_ != step()) {
     roll_back(words);
     return false;
   }

@@ -20,7 +20,7 @@ namespace {
 
 // Empty unless this process was started to join a running job.
 std::unique_ptr<Admission> checked_admission(const JobOptions& options) {
-  options.validate();
+  validate(options);
   start_mpi();
   return Admission::take();
 }
@@ -67,7 +67,7 @@ constexpr auto kLeastPatience = std::chrono::milliseconds(1000);
 Job::Impl::Impl(JobOptions options)
     : options_(std::move(options)),
       admission_(checked_admission(options_)),
-      patience_ms_(options_.timeout.count()),
+      patience_ms_(options_.patience().count()),
       membership_(std::make_unique<Membership>(admission_ ? MPI_COMM_SELF : MPI_COMM_WORLD, world_options())),
       controller_(make_controller(membership_->group(), options_)),
       next_id_(workers().size()),
@@ -127,7 +127,12 @@ void Job::Impl::open(const std::shared_ptr<const data::Dataset>& dataset, const 
     if (resumed_ && resumed_->dataset_size != 0) {
       follow(*resumed_);
     }
-    source_ = std::make_unique<BatchSource>(dataset_, order, loader, options_.prefetch, options_.device);
+    source_ = std::make_unique<BatchSource>(
+        dataset_,
+        order,
+        loader,
+        data::PrefetchOptions{.threads = options_.prefetch_threads, .capacity = 0},
+        options_.device);
   }
   require(dataset == dataset_, "loader() with a second dataset; a job trains on one");
   finish_step();
@@ -188,7 +193,7 @@ bool Job::Impl::backward(const at::Tensor& loss) {
   }
   return attempt([&] {
     reduce(loss, loss_weight(), [&] { return loss.item<double>(); });
-    return options_.numbers == Numbers::kIgnore || parallel_->finite() || handle_numbers();
+    return options_.on_nonfinite == OnNonFinite::kIgnore || parallel_->finite() || handle_numbers();
   });
 }
 
@@ -197,7 +202,7 @@ bool Job::Impl::backward(const Batch& batch, const LossOf& loss_of) {
   in_pieces_ = true;
   return attempt([&] {
     compute_pieces(batch, loss_of);
-    return options_.numbers == Numbers::kIgnore || parallel_->finite() || handle_numbers();
+    return options_.on_nonfinite == OnNonFinite::kIgnore || parallel_->finite() || handle_numbers();
   });
 }
 

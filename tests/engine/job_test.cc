@@ -177,7 +177,7 @@ TEST(JobTest, ParametersStayBitIdenticalWhileTheSplitChanges) {
   auto model = make_model(3);
   auto optimizer = make_optimizer(model);
   std::int64_t changes = 0;
-  JobOptions options{.global_batch = kGlobalBatch, .policy = "isochron", .seed = kSeed};
+  JobOptions options{{.global_batch = kGlobalBatch, .policy = "isochron", .seed = kSeed}};
   options.on_step = [&](const StepRecord& record) { changes += record.changed ? 1 : 0; };
   Job job(options);
   job.prepare(*model, optimizer);
@@ -195,7 +195,7 @@ TEST(JobTest, EverySampleIsUsedOnceAndAWorkerWithoutAShareCountsForNothing) {
   auto model = make_model(3);
   auto optimizer = make_optimizer(model);
   std::vector<std::vector<std::int64_t>> batches;
-  JobOptions options{.global_batch = kGlobalBatch, .policy = kUneven, .seed = kSeed};
+  JobOptions options{{.global_batch = kGlobalBatch, .policy = kUneven, .seed = kSeed}};
   options.on_step = [&](const StepRecord& record) {
     batches.emplace_back();
     for (const WorkerStep& worker : record.workers) {
@@ -340,7 +340,7 @@ TEST(JobTest, TheLearningRateFollowsTheBatchAndTheScheduleAlike) {
 TEST(JobTest, ARestoredJobGoesOnBitByBit) {
   const auto dataset = images(1000);
   const auto file = std::filesystem::path(ISOCHRON_TEST_DATA) / "job_test.ckpt";
-  const JobOptions options{.global_batch = kGlobalBatch, .policy = kUneven, .seed = kSeed};
+  const JobOptions options{{.global_batch = kGlobalBatch, .policy = kUneven, .seed = kSeed}};
   auto whole = make_model(3);
   auto whole_optimizer = make_optimizer(whole);
   {

@@ -216,7 +216,7 @@ class AsyncJob(Job):
     def _send(self, variables: Sequence[Any], gradients: Sequence[tf.Tensor], warm: bool) -> None:
         course, parameters = self._running, self._parameters
         parameters.put(gradients, variables, course.gradients)  # waits for a GPU
-        finite = self.options.numbers == "ignore" or all(
+        finite = self.options.on_nonfinite == "ignore" or all(
             bool(np.isfinite(gradient.numpy()).all()) for gradient in gradients)  # fmt: skip
         elapsed = max(time.perf_counter() - self._started, 1e-9)
         cpu = min((cpu_seconds() - self._cpu_started) / elapsed, 1.0)

@@ -74,13 +74,9 @@ class Job:
         """All workers must have been told the same; what each says of itself becomes known to all."""
         options = self.options
         device = "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
-        mine = _core.Introduction(options.shared(), _core.Worker(0, **options.described(self.rank, device)))
+        mine = options.settings.introduction(device)
         workers = _core.agree([_core.Introduction.decode(one) for one in self._collectives.gather(mine.encode())])
-        rules = _core.ReplicaOptions(
-            options.global_batch, policy=options.policy, rate=options.rate, reference_batch=options.reference_batch,
-            warmup_steps=options.warmup_steps, weighting=options.weighting, seed=options.seed,
-            last_batch=options.last_batch, on_non_finite=options.numbers)  # fmt: skip
-        return _core.Replica(rules, workers, self.rank, cpu=device == "cpu")
+        return _core.Replica(options.settings, workers, self.rank, cpu=device == "cpu")
 
     # Who and where.
 
@@ -156,12 +152,12 @@ class Job:
         return model, optimizer
 
     def _check_rate(self, optimizer: keras.optimizers.Optimizer) -> None:
-        if self.options.rate == "none" or self.options.asynchronous:
+        if self.options.lr_rule == "none" or self.options.asynchronous:
             return
         inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales losses
         if isinstance(inner.get_config().get("learning_rate"), dict):
             raise ValueError(
-                f"rate is '{self.options.rate}' with a schedule as learning rate; permitted: 'none', or a constant one"
+                f"lr_rule is '{self.options.lr_rule}' with a schedule as learning rate; permitted: 'none', or a constant one"
             )
 
     def _let_go(self) -> None:

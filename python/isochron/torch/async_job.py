@@ -48,7 +48,7 @@ class AsyncJob(Job):
 
     def __init__(self, global_batch: int, **options: Any) -> None:
         options["elastic"] = options.get("elastic") or False
-        options.setdefault("numbers", "ignore")
+        options.setdefault("on_nonfinite", options.pop("numbers", "ignore"))
         super().__init__(global_batch, **options)
         self._models: ServedModels = ServedModels(self._world, self._statistics, self._stopwatch, self.options)
         self._prepared.models = self._models
