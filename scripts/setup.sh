@@ -87,8 +87,8 @@ look_for_tools() {
 
 # install_python ENVIRONMENT FILE: the packages of a requirements file into .venv or .venv-tf.
 install_python() {
-  seal=$1/$(basename "$2").sha256
-  wanted=$(sha256sum "$2")
+  seal=$1/$(basename "$2").installed
+  wanted=$(git hash-object "$2")
   [ "$(cat "$seal" 2>/dev/null)" != "$wanted" ] || return 0
   echo "setup: installing $2 into $1" >&2
   [ -x "$1/bin/python" ] || python3 -m venv "$1"

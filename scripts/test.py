@@ -16,6 +16,7 @@ sums up all stages.
 import argparse
 import concurrent.futures
 import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -26,9 +27,9 @@ import time
 
 import build
 import test_count
+import test_memory
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CORES = len(os.sched_getaffinity(0))
 PRESETS = {"quick": "dev", "full": "dev", "fuzz": "asan"}
 # What the quick stage needs of the build.
 QUICK_PROGRAMS = ("isochron", "isochron-worker", "isochron_python", "core_test", "sim_test", "tools_test",
@@ -51,16 +52,19 @@ class Outcome:
     failed: int = 0
     skipped: list[str] = dataclasses.field(default_factory=list)
     repeated: list[str] = dataclasses.field(default_factory=list)  # passed, but not at the first try
+    unchanged: int = 0  # passed earlier, with all that they read as it is now
 
     def add(self, other):
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
         self.repeated += other.repeated
+        self.unchanged += other.unchanged
 
     def __str__(self):
-        words = f"{self.passed} passed, {self.failed} failed, {len(self.skipped)} skipped"
-        return f"{words}, {len(self.repeated)} at the second try" if self.repeated else words
+        unchanged = f" ({self.unchanged} of them earlier, and nothing they read has changed)" if self.unchanged else ""
+        repeated = f", {len(self.repeated)} at the second try" if self.repeated else ""
+        return f"{self.passed} passed{unchanged}, {self.failed} failed, {len(self.skipped)} skipped{repeated}"
 
 
 class StageFailed(Exception):
@@ -144,20 +148,41 @@ def select(stage):
     return ["--tests-regex", "|".join(f"^{name}" for name in (r"core\.", r"sim\.", r"tools\.", *threaded))]
 
 
-def run_ctest(stage, update_count):
+def run_selected(stage, known):
+    """Runs what the stage has but for the runs that are known to pass; those that fail may have another try."""
+    selection = select(stage)
+    if known:
+        selection += ["--exclude-regex", f"^({'|'.join(map(re.escape, known))})$"]
+        listed = subprocess.run(["ctest", "--test-dir", stage.build, "--show-only=json-v1", *selection],
+                                capture_output=True, text=True, check=True).stdout  # fmt: skip
+        if not json.loads(listed)["tests"]:
+            return test_count.Counts([], [], [], [], {}), Outcome()
+    # Many tests wait more than they compute.
+    ok, counts = ctest(stage, "--parallel", str(build.CORES + 1), *selection)
+    outcome = Outcome()
+    if not ok and len(counts.failed_runs) <= MOST_REPEATED:
+        _, again = ctest(stage, "--rerun-failed", *selection)
+        counts, outcome.repeated = counts.after(again)
+    return counts, outcome
+
+
+def run_ctest(stage, options):
     targets = {"quick": QUICK_PROGRAMS, "full": ("all",), "core-only": ("all",)}.get(stage.name, PLAIN_PROGRAMS)
     stage.compile(*targets, *(("ranks_test", "elastic_test") if stage.name == "tsan" else ()))
     for folder in (stage.races, stage.build / "reports"):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-    selection = select(stage)
-    # Many tests wait more than they compute.
-    ok, counts = ctest(stage, "--parallel", str(CORES + 1), *selection)
-    outcome = Outcome(skipped=counts.skipped)
-    if not ok and len(counts.failed_runs) <= MOST_REPEATED:
-        ok, again = ctest(stage, "--rerun-failed", *selection)
-        counts, outcome.repeated = counts.after(again)
-    outcome.passed, outcome.failed = len(counts.passed), len(counts.failed)
+    memory = test_memory.Memory(stage.build, options.fresh) if stage.name == "quick" else None
+    known = memory.unchanged() if memory else {}
+    counts, outcome = run_selected(stage, known)
+    if memory:
+        memory.remember(counts.passed_runs)
+    ok = not counts.failed and not counts.failed_runs
+    for entry in known.values():
+        counts.passed += entry["passed"]
+        counts.skipped += entry["skipped"]
+        outcome.unchanged += len(entry["passed"])
+    outcome.passed, outcome.failed, outcome.skipped = len(counts.passed), len(counts.failed), counts.skipped
     races = sorted(stage.races.iterdir())
     if races:
         with stage.log.open("a") as log:
@@ -166,7 +191,7 @@ def run_ctest(stage, update_count):
         raise StageFailed(f"the thread sanitizer's reports of {len(races)} processes are above", outcome)
     if not ok:
         raise StageFailed(f"failed: {', '.join(counts.failed or counts.failed_runs)}", outcome)
-    if update_count:
+    if options.update_count:
         test_count.write_minimum(stage.name, counts)
     complaints = test_count.complaints(stage.name, stage.build, stage.prefix, counts)
     if complaints:
@@ -199,7 +224,7 @@ def run_fuzz(stage, seconds):
     targets = sorted((stage.build / "bin").glob("*_fuzz"))
     if not targets:
         raise StageFailed("there is no fuzz target")
-    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+    with concurrent.futures.ThreadPoolExecutor(build.CORES) as pool:
         results = list(pool.map(lambda target: fuzz(stage, target, seconds), targets))
     with stage.log.open("ab") as log:
         for result in results:
@@ -216,13 +241,14 @@ def run_stage(stage, options):
         return run_lint(stage)
     if stage.name == "fuzz":
         return run_fuzz(stage, options.fuzz_seconds)
-    return run_ctest(stage, options.update_count)
+    return run_ctest(stage, options)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stages", nargs="+", choices=STAGES, metavar="STAGE")
     parser.add_argument("--fuzz-seconds", type=int, default=10, help="per target")
+    parser.add_argument("--fresh", action="store_true", help="repeat also what passed and has not changed since")
     parser.add_argument("--update-count", action="store_true", help="write tests/expected_count")
     options = parser.parse_args()
 

@@ -21,12 +21,13 @@ PYTEST_SKIP = re.compile(r"^SKIPPED \[\d+\] (.*)$", re.M)
 
 @dataclasses.dataclass
 class Counts:
-    """Cases by their names, PROGRAM.Suite.Name, and the runs of ctest that failed."""
+    """Cases by their names, PROGRAM.Suite.Name, the runs of ctest that failed, and the cases of those that did not."""
 
     passed: list[str]
     failed: list[str]
     skipped: list[str]
     failed_runs: list[str]
+    passed_runs: dict[str, tuple[list[str], list[str]]]  # passed and skipped
 
     def ran(self):
         return self.passed + self.failed
@@ -36,7 +37,8 @@ class Counts:
         repeated = sorted(set(self.failed) - set(again.failed))
         passed = sorted({*self.passed, *again.passed})
         skipped = sorted({*self.skipped, *again.skipped})
-        return Counts(passed, again.failed, skipped, again.failed_runs), repeated or self.failed_runs
+        runs = self.passed_runs | again.passed_runs
+        return Counts(passed, again.failed, skipped, again.failed_runs, runs), repeated or self.failed_runs
 
 
 def read_cases(path, program):
@@ -47,21 +49,32 @@ def read_cases(path, program):
             yield name, case.find("failure") is None, case.get("result") == "skipped"
 
 
+def read_run(run, folder):
+    """The cases of one run of ctest: passed, failed, skipped. What pytest skips within a run counts as skipped."""
+    name, status = run.get("name"), run.get("status")
+    report = folder / f"{name}.xml"
+    passed, failed, skipped = [], [], []
+    if report.exists():
+        for case, succeeded, left_out in read_cases(report, name.split(".")[0]):
+            (skipped if left_out else passed if succeeded else failed).append(case)
+    else:
+        {"run": passed, "fail": failed}.get(status, skipped).append(name)
+        skipped += [f"{name}: {reason}" for reason in PYTEST_SKIP.findall(run.findtext("system-out") or "")]
+    return passed, failed, skipped
+
+
 def read_reports(junit, folder):
-    """ctest's JUnit file, and the reports of the programs it ran. What pytest skips within a run counts as skipped."""
-    counts = Counts([], [], [], [])
+    """ctest's JUnit file, and the reports of the programs it ran."""
+    counts = Counts([], [], [], [], {})
     for run in xml.etree.ElementTree.parse(junit).getroot().iter("testcase"):
-        name, status = run.get("name"), run.get("status")
-        report = folder / f"{name}.xml"
-        if status == "fail":
-            counts.failed_runs.append(name)
-        if report.exists():
-            for case, passed, skipped in read_cases(report, name.split(".")[0]):
-                (counts.skipped if skipped else counts.passed if passed else counts.failed).append(case)
-        else:
-            {"run": counts.passed, "fail": counts.failed}.get(status, counts.skipped).append(name)
-            output = run.findtext("system-out") or ""
-            counts.skipped += [f"{name}: {words}" for words in PYTEST_SKIP.findall(output)]
+        passed, failed, skipped = read_run(run, folder)
+        if run.get("status") == "fail":
+            counts.failed_runs.append(run.get("name"))
+        elif not failed:
+            counts.passed_runs[run.get("name")] = (passed, skipped)
+        counts.passed += passed
+        counts.failed += failed
+        counts.skipped += skipped
     return counts
 
 

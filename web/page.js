@@ -23,8 +23,8 @@ function makeCharts() {
   const marked = {paint: paintMarks, range: rangeUpToOne};
   const balance = spreadOf((run) => run.timeline.balance);
   new Chart("balance", "Balance of the runs", () => describeRuns(balance, ratio), marked);
-  const efficiency = spreadOf((run) => run.timeline.efficiency);
-  new Chart("efficiency", "Efficiency of the runs", () => describeRuns(efficiency, ratio), marked);
+  const utilization = spreadOf((run) => run.timeline.utilization);
+  new Chart("utilization", "Utilization of the runs", () => describeRuns(utilization, ratio), marked);
   const speed = spreadOf((run) => run.samplesPerSecond());
   new Chart("speed", "Samples per second of the runs", () => describeRuns(speed, (value) => formatNumber(value, 1)),
             {paint: paintMarks});

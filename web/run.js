@@ -33,10 +33,11 @@ function decodeTimeline(json, workers) {
     start: doubles(json.start),
     end: doubles(json.end),
     samples: floats(json.samples),
+    busy: floats(json.busy),
     seconds: decodeSpread(json.seconds),
     rate: decodeSpread(json.rate),
     balance: decodeSpread(json.balance),
-    efficiency: decodeSpread(json.efficiency),
+    utilization: decodeSpread(json.utilization),
     loss: decodeSpread(json.loss),
     batch: decodeSpread(cells.batch),
     compute: decodeSpread(cells.compute),
@@ -69,8 +70,8 @@ function joinSpreads(a, b, join) {
 }
 
 // The columns of a timeline, by kind: numbers per bin, spreads per bin, spreads and numbers per worker and bin.
-const kColumns = ["count", "firstStep", "lastStep", "start", "end", "samples"];
-const kSpreads = ["seconds", "rate", "balance", "efficiency", "loss"];
+const kColumns = ["count", "firstStep", "lastStep", "start", "end", "samples", "busy"];
+const kSpreads = ["seconds", "rate", "balance", "utilization", "loss"];
 const kSpreadRows = ["batch", "compute"];
 const kRows = ["wait", "exchange", "offset"];
 
@@ -153,10 +154,7 @@ class Run {
   // A mean of rates would say too much where steps differ in length.
   samplesPerSecond() {
     const t = this.timeline;
-    const mean = Float32Array.from(t.samples, (samples, i) => {
-      const seconds = t.seconds.mean[i] * t.count[i];
-      return seconds > 0 ? samples / seconds : NaN;
-    });
+    const mean = Float32Array.from(t.samples, (samples, i) => (t.busy[i] > 0 ? samples / t.busy[i] : NaN));
     return {mean, low: t.rate.low, high: t.rate.high};
   }
 }

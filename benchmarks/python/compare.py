@@ -74,7 +74,7 @@ def main():
         loop.close()  # and with it the threads that read ahead
         if job.rank == 0:
             rate = options.batch / seconds
-            print(f"{options.alone}: {rate:.0f} of {ideal:.0f} samples/s, efficiency {rate / ideal:.3f}")
+            print(f"{options.alone}: {rate:.0f} of {ideal:.0f} samples/s, {rate / ideal:.3f} of the solo speeds")
         return
     oracle = "static:weights=" + "/".join(f"{speed:.1f}" for speed in speeds)
     loops = {"ddp": stock(dataset, options.batch, **kind)}
@@ -96,7 +96,7 @@ def main():
             if other in rates:
                 ratios = [one / base for one, base in zip(mine, rates[other], strict=True)]
                 results[-1][f"over_{other}"] = statistics.median(ratios)
-        results[-1]["efficiency"] = results[-1]["samples_per_second"] / ideal
+        results[-1]["share_of_solo"] = results[-1]["samples_per_second"] / ideal
         print(", ".join(f"{key} {value:.3f}" if isinstance(value, float) else f"{value:>10}"
                         for key, value in results[-1].items()))  # fmt: skip
     if options.json:

@@ -150,14 +150,14 @@ def main():
         results.append({
             "policy": name, "samples_per_second": statistics.median(rates),
             "step_seconds": statistics.median(time for turn in seconds for time in turn),
-            "efficiency": statistics.median(rates) / ideal, "time_over_plain": statistics.median(ratios),
+            "share_of_solo": statistics.median(rates) / ideal, "time_over_plain": statistics.median(ratios),
             "time_over_plain_by_round": ratios, "batch_sizes": sizes.get(name)})  # fmt: skip
     if start.is_first:
         print(f"ideal {ideal:.0f} samples/s")
         for result in results:
             print(
-                "{policy:>10}: {samples_per_second:7.1f} samples/s, step {step_seconds:.4f} s, efficiency "
-                "{efficiency:.3f}, time over plain {time_over_plain:.3f}, batches {batch_sizes}".format(**result)
+                "{policy:>10}: {samples_per_second:7.1f} samples/s, step {step_seconds:.4f} s, of solo "
+                "{share_of_solo:.3f}, time over plain {time_over_plain:.3f}, batches {batch_sizes}".format(**result)
             )
         if options.json:
             with open(options.json, "w") as file:

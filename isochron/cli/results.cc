@@ -33,7 +33,7 @@ std::vector<std::string> row(const Result& result, Sync sync) {
       fixed(1e3 * result.step_seconds.p99, 1),
       fixed(result.samples_per_second, 1),
       fixed(result.balance, 3),
-      fixed(result.efficiency, 3),
+      fixed(result.share_of_peak, 3),
       (result.time_over_oracle >= 1.0 ? "+" : "") + per_cent(result.time_over_oracle - 1.0),
       std::to_string(result.adjustments)};
   const std::vector<std::string> more = sync == Sync::kBsp ? bsp_cells(result) : async_cells(result);
@@ -50,7 +50,7 @@ std::string distance_to_oracle(const Result& result) {
 
 std::string results_table(const std::vector<Result>& results, Sync sync) {
   std::vector<std::string> head{
-      "policy", "p50 ms", "p99 ms", "samples/s", "balance", "efficiency", "over oracle", "adjustments"};
+      "policy", "p50 ms", "p99 ms", "samples/s", "balance", "of peak", "over oracle", "adjustments"};
   if (sync == Sync::kBsp) {
     head.emplace_back("steps to balance");
   } else {
@@ -88,7 +88,7 @@ nlohmann::ordered_json to_json(const Result& result, Sync sync) {
       {"step_seconds", {{"p50", step.p50}, {"p90", step.p90}, {"p99", step.p99}, {"mean", step.mean}}},
       {"total_seconds", result.total_seconds},
       {"balance", result.balance},
-      {"efficiency", result.efficiency},
+      {"share_of_peak", result.share_of_peak},
       {"time_over_oracle", result.time_over_oracle},
       {"adjustments", result.adjustments},
       {"steps_to_balance", result.steps_to_balance},

@@ -16,7 +16,7 @@ namespace isochron::cli {
 /// One sentence that says what was gained: isochron, or else the fastest policy, against uniform, or else the slowest.
 [[nodiscard]] std::string gain_sentence(const std::vector<sim::Result>& results);
 
-/// The keys that every command uses: policy, samples_per_second, step_seconds, balance, efficiency, batch_sizes, ….
+/// The keys that every command uses: policy, samples_per_second, step_seconds, balance, batch_sizes, ….
 [[nodiscard]] nlohmann::ordered_json to_json(const sim::Result& result, Sync sync);
 
 }  // namespace isochron::cli

@@ -32,15 +32,6 @@ std::vector<std::vector<std::size_t>> initial_buckets(const Tensors& parameters,
 
 }  // namespace
 
-double loss_weight(std::int64_t local_batch, std::int64_t global_batch, int workers) {
-  if (global_batch <= 0 || workers <= 0 || local_batch < 0 || local_batch > global_batch) {
-    throw std::invalid_argument(
-        "local batch is " + std::to_string(local_batch) + " of " + std::to_string(global_batch) + " on " +
-        std::to_string(workers) + " workers; permitted: 0 to the global batch, which is above 0 like the workers");
-  }
-  return static_cast<double>(local_batch) * workers / static_cast<double>(global_batch);
-}
-
 class DataParallel::State {
  public:
   State(

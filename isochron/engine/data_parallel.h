@@ -1,7 +1,7 @@
 // Data-parallel gradients by PyTorch's own c10d::Reducer (what DistributedDataParallel runs on): gradients are averaged
 // over the group bucket by bucket while the backward pass still computes the rest.
 //
-// With worker k's mean loss over its b_k samples scaled by loss_weight(b_k, B, K) = b_k K / B before backward, the
+// With worker k's mean loss over its b_k samples scaled by b_k K / B (core's loss_weight) before backward, the
 // average over K workers is (1/K) sum_k (b_k K / B) g_k = (1/B) sum of all samples' gradients: exactly that of one
 // batch of B, however unequal the b_k are.
 //
@@ -28,9 +28,6 @@ class ProcessGroup;
 }
 
 namespace isochron {
-
-// Throws std::invalid_argument unless 0 <= local_batch <= global_batch and global_batch, workers > 0.
-double loss_weight(std::int64_t local_batch, std::int64_t global_batch, int workers);
 
 enum class Start : std::uint8_t {
   kBroadcast,  // everybody gets rank 0's values

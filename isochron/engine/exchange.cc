@@ -10,8 +10,6 @@ namespace isochron {
 namespace {
 
 constexpr int kTextTag = 10;
-constexpr std::int64_t kReportWords = sizeof(Report) / sizeof(double);
-static_assert(sizeof(Report) == kReportWords * sizeof(double), "a report is all numbers");
 
 at::Tensor as_tensor(const std::vector<double>& values) {
   at::Tensor tensor = at::empty({std::ssize(values)}, at::kDouble);
@@ -89,17 +87,15 @@ std::vector<double> sum(const Group& group, const std::vector<double>& values) {
   return {first, first + tensors.front().numel()};
 }
 
-ReportExchange::ReportExchange(const Group& group, const Report& mine)
-    : mine_(at::empty({kReportWords}, at::kDouble)), all_(rows(group, mine_)) {
-  std::memcpy(mine_.mutable_data_ptr(), &mine, sizeof(Report));
+ReportExchange::ReportExchange(const Group& group, const StepReport& mine)
+    : mine_(at::empty({std::int64_t{kReportNumbers}}, at::kFloat)), all_(rows(group, mine_)) {
+  std::ranges::copy(encode(mine), mine_.mutable_data_ptr<float>());
   work_ = start_gather(group, mine_, all_);
 }
 
-std::vector<Report> ReportExchange::wait() {
+std::vector<StepReport> ReportExchange::wait() {
   work_->wait();
-  std::vector<Report> reports(static_cast<std::size_t>(all_.size(0)));
-  std::memcpy(reports.data(), all_.const_data_ptr(), reports.size() * sizeof(Report));
-  return reports;
+  return decode_reports({all_.const_data_ptr<float>(), static_cast<std::size_t>(all_.numel())});
 }
 
 }  // namespace isochron

@@ -1,4 +1,5 @@
-// Small exchanges between the workers of a job in terms of C++ values. All are collective, and all but Report's block.
+// Small exchanges between the workers of a job in terms of C++ values. All are collective, and all but that of reports
+// block.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
-#include "isochron/engine/report.h"
+#include "isochron/core/replica/step_report.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -36,9 +37,9 @@ std::vector<double> sum(const Group& group, const std::vector<double>& values);
 class ReportExchange {
  public:
   // Starts it.
-  ReportExchange(const Group& group, const Report& mine);
+  ReportExchange(const Group& group, const StepReport& mine);
   // Everybody's, by rank. Throws PeerError if one is late or lost.
-  std::vector<Report> wait();
+  std::vector<StepReport> wait();
 
  private:
   at::Tensor mine_;

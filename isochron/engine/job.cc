@@ -1,5 +1,7 @@
 #include "isochron/engine/job.h"
 
+#include <utility>
+
 #include "isochron/engine/async/async_job.h"
 #include "isochron/engine/job_impl.h"
 
@@ -7,21 +9,25 @@ namespace isochron {
 
 Job::Job(const JobOptions& options) {
   if (options.sync == Sync::kBsp) {
-    driver_ = std::make_unique<Impl>(options);
+    auto job = std::make_unique<Impl>(options);
+    in_step_ = job.get();
+    driver_ = std::move(job);
   } else {
-    driver_ = std::make_unique<Async>(options);
+    auto job = std::make_unique<Async>(options);
+    out_of_step_ = job.get();
+    driver_ = std::move(job);
   }
 }
 Job::~Job() = default;
 
 int Job::rank() const {
-  return driver_->rank();
+  return driver_->status().rank;
 }
 int Job::size() const {
-  return driver_->size();
+  return driver_->status().size;
 }
 bool Job::is_first() const {
-  return driver_->is_first();
+  return driver_->status().is_first;
 }
 void Job::prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer) {
   driver_->prepare(model, optimizer);
@@ -40,34 +46,34 @@ bool Job::backward(const Batch& batch, const LossOf& loss_of) {
   return driver_->backward(batch, loss_of);
 }
 void Job::give_up_step(const std::exception_ptr& error) {
-  driver_->give_up_step(error);
+  if (in_step_ == nullptr) {
+    std::rethrow_exception(error);  // its samples are this worker's alone
+  }
+  in_step_->give_up_step(error);
 }
 std::int64_t Job::step() const {
-  return driver_->step();
+  return driver_->status().step;
 }
 std::int64_t Job::epoch() const {
-  return driver_->epoch();
+  return driver_->status().epoch;
 }
 std::int64_t Job::steps_per_epoch() const {
   return driver_->steps_per_epoch();
 }
-const Controller& Job::controller() const {
-  return driver_->controller();
+const std::vector<Worker>& Job::workers() const {
+  return driver_->workers();
 }
-Controller& Job::controller() {
-  return driver_->controller();
+void Job::change_workers(std::vector<Worker> workers) {
+  driver_->change_workers(std::move(workers));
 }
 const Decision& Job::decision() const {
   return driver_->decision();
-}
-double Job::loss_weight() const {
-  return driver_->loss_weight();
 }
 const StepRecord& Job::last_step() const {
   return driver_->last_step();
 }
 std::int64_t Job::next_record() const {
-  return driver_->next_record();
+  return driver_->status().next_record;
 }
 const Ledger& Job::ledger() const {
   return driver_->ledger();
@@ -82,19 +88,21 @@ void Job::finish_step() {
   driver_->finish_step();
 }
 void Job::meet_at(std::int64_t step) {
-  driver_->meet_at(step);
+  if (out_of_step_ != nullptr) {  // the others always do
+    out_of_step_->meet_at(step);
+  }
 }
 PushCounts Job::push_counts() const {
-  return driver_->push_counts();
+  return out_of_step_ != nullptr ? out_of_step_->push_counts() : PushCounts{};
 }
 void Job::stop() {
   driver_->stop();
 }
 bool Job::stopping() const {
-  return driver_->stopping();
+  return driver_->status().stopping;
 }
 int Job::stop_signal() const {
-  return driver_->stop_signal();
+  return driver_->status().stop_signal;
 }
 void Job::save(const std::filesystem::path& path) {
   driver_->save(path);

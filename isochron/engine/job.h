@@ -54,6 +54,7 @@
 #include "isochron/core/sample/ledger.h"
 #include "isochron/core/sample/sampler.h"
 #include "isochron/core/trace/run_log.h"
+#include "isochron/core/worker.h"
 #include "isochron/engine/data_parallel.h"
 #include "isochron/engine/loader.h"
 
@@ -153,11 +154,11 @@ class Job {
   std::int64_t steps_per_epoch() const;
   const Decision& decision() const;
   const std::vector<std::int64_t>& batch_sizes() const { return decision().batch_sizes; }
-  const Controller& controller() const;
-  // For those who know more than its policy, such as new bounds: between two steps, and the same on all workers.
-  Controller& controller();
-  // For loops that scale their losses themselves: what backward() multiplies with.
-  double loss_weight() const;
+  // By rank, with the bounds that they gave themselves.
+  const std::vector<Worker>& workers() const;
+  // For those who know more than the policy, such as new bounds or weights: between two steps, and the same on all
+  // workers. Throws std::invalid_argument if they cannot hold B.
+  void change_workers(std::vector<Worker> workers);
 
   // Of the last finished step; the loss is the mean over the global batch. In asynchronous modes: of this worker's last
   // iteration.
@@ -202,6 +203,8 @@ class Job {
   class Impl;    // in step
   class Async;   // not in step
   std::unique_ptr<Driver> driver_;
+  Impl* in_step_ = nullptr;       // the driver, if it is this
+  Async* out_of_step_ = nullptr;  // likewise
 };
 
 }  // namespace isochron

@@ -1,8 +1,7 @@
-// What is behind a Job (job.h says what each call means): one class for workers in step, one for those that are not.
+// What every job can do, whether its workers are in step or not (job.h says what each call means).
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <vector>
@@ -10,6 +9,18 @@
 #include "isochron/engine/job.h"
 
 namespace isochron {
+
+// Where a job is.
+struct JobStatus {
+  int rank = 0;
+  int size = 1;
+  bool is_first = false;
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+  std::int64_t next_record = 0;
+  bool stopping = false;
+  int stop_signal = 0;
+};
 
 class Job::Driver {
  public:
@@ -21,30 +32,20 @@ class Job::Driver {
   virtual bool begin_step(Batch& batch) = 0;
   virtual bool backward(const at::Tensor& loss) = 0;
   virtual bool backward(const Batch& batch, const LossOf& loss_of) = 0;
-  virtual void give_up_step(const std::exception_ptr& error) = 0;
   virtual void finish_step() = 0;
   virtual std::vector<double> sum(const std::vector<double>& values) = 0;
   virtual void save(const std::filesystem::path& path) = 0;
   virtual void restore(const std::filesystem::path& path) = 0;
+  virtual void change_workers(std::vector<Worker> workers) = 0;
+  virtual void stop() = 0;
   virtual void close() = 0;
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  virtual bool is_first() const = 0;
-  virtual Controller& controller() = 0;
-  virtual const Decision& decision() = 0;
-  virtual std::int64_t step() const = 0;
-  virtual std::int64_t epoch() const = 0;
+  virtual JobStatus status() const = 0;
   virtual std::int64_t steps_per_epoch() const = 0;
-  virtual std::int64_t next_record() const = 0;
+  virtual const std::vector<Worker>& workers() const = 0;
+  virtual const Decision& decision() const = 0;
   virtual const Ledger& ledger() const = 0;
   virtual const StepRecord& last_step() const = 0;
-  virtual double loss_weight() const = 0;
-  virtual void meet_at(std::int64_t step) = 0;
-  virtual PushCounts push_counts() const = 0;
-  virtual void stop() = 0;
-  virtual bool stopping() const = 0;
-  virtual int stop_signal() const = 0;
 };
 
 }  // namespace isochron

@@ -1,26 +1,36 @@
 #include "isochron/engine/membership.h"
 
-#include <algorithm>
+#include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "isochron/comm/mpi_call.h"
-#include "isochron/engine/job_state.h"
+#include "isochron/engine/exchange.h"
 
 namespace isochron {
 namespace {
 
-std::vector<Standing> gather_standings(const Group& group, Standing mine) {
-  std::vector<Standing> standings;
-  for (const std::string& text : all_gather(group, save_state(mine).serialize())) {
-    restore_state(standings.emplace_back(), State::parse(text));
+std::vector<ProgressReport> gather_progress(const Group& group, const ProgressReport& mine) {
+  std::vector<ProgressReport> reports;
+  for (const std::string& text : all_gather(group, mine.encode())) {
+    reports.push_back(ProgressReport::decode(text));
   }
-  return standings;
+  return reports;
 }
 
 MPI_Comm duplicate(MPI_Comm members) {
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(members, &copy), "MPI_Comm_dup");
   return copy;
+}
+
+std::string objection_to(const std::string& introduction, const Introduction& own) {
+  try {
+    return objection(Introduction::decode(introduction), own);
+  } catch (const std::invalid_argument& error) {
+    return std::string("its introduction cannot be read: ") + error.what();
+  }
 }
 
 }  // namespace
@@ -46,48 +56,34 @@ Settlement Membership::recover(Member& member, std::vector<Peer> suspects) {
 std::optional<Settlement> Membership::come_together(Member& member) {
   std::optional<Settlement> settlement;
   try {
-    const Standing mine = member.standing();
-    settlement = settle(gather_standings(group(), mine));
-    if (settlement->unfinished && mine.progress % 2 == 1) {
-      member.finish_unreported();
-    }
-    bring_up(member, *settlement);
+    settlement = settle(gather_progress(group(), member.progress()));
+    member.catch_up(*settlement);
   } catch (const PeerError&) {
     settlement.reset();
   }
   return world_->agree(settlement.has_value()) ? settlement : std::nullopt;
 }
 
-void Membership::bring_up(Member& member, const Settlement& settlement) {
-  const auto& behind = settlement.behind;
-  if (rank() == settlement.leader && !behind.empty()) {
-    const Checkpoint state = member.state();
-    for (const int rank : behind) {
-      send_checkpoint(group(), state, rank);
-    }
-  } else if (std::ranges::find(behind, rank()) != behind.end()) {
-    member.take_over(receive_checkpoint(group(), settlement.leader));
-  }
-}
-
-void Membership::invite(const std::vector<std::string>& words, const std::string& host) {
+void Membership::invite(const std::vector<std::string>& words, const std::string& host, Introduction own, Warn warn) {
   newcomer_ = std::make_unique<Newcomer>(words, host);
+  own_ = std::move(own);
+  warn_ = std::move(warn);
 }
 
-bool Membership::newcomer_is_ready(const Objection& objection, const Warn& warn) {
+bool Membership::newcomer_is_ready() {
   if (!newcomer_ || newcomer_->status() == Newcomer::Status::kComing) {
     return false;
   }
   std::string trouble = newcomer_->failure();
   if (newcomer_->status() == Newcomer::Status::kReady) {
-    trouble = objection(newcomer_->introduction());
+    trouble = objection_to(newcomer_->introduction(), own_);
     if (trouble.empty()) {
       return true;
     }
     newcomer_->refuse(trouble);
   }
   newcomer_.reset();
-  warn("a worker did not join: " + trouble);
+  warn_("a worker did not join: " + trouble);
   return false;
 }
 
@@ -100,8 +96,8 @@ Settlement Membership::admit(Member& member) {
   return recover(member, {});
 }
 
-std::optional<Settlement> Membership::join(Admission& admission, Member& member, const std::string& introduction) {
-  const MPI_Comm everybody = admission.enter(introduction, options_.timeout);
+std::optional<Settlement> Membership::join(Admission& admission, Member& member, const Introduction& introduction) {
+  const MPI_Comm everybody = admission.enter(introduction.encode(), options_.timeout);
   if (everybody == MPI_COMM_NULL) {
     return std::nullopt;
   }

@@ -1,10 +1,12 @@
 // Who takes part in a job: brings the workers together at the start, after a failure and when one joins, so that all
 // hold the same state afterwards.
 //
-// Coming together: everybody says where it stands (standing.h); those who are behind get the state of the first who is
-// furthest; all vote that it worked. If another one is lost meanwhile they rebuild and begin again. Not thread-safe.
+// Coming together: everybody says how far it is (core/replica/progress.h); those who are behind catch up with the first
+// who is furthest; all vote that it worked. If another one is lost meanwhile they rebuild and begin again. Not
+// thread-safe.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,9 +16,9 @@
 
 #include "isochron/comm/newcomer.h"
 #include "isochron/comm/world.h"
-#include "isochron/engine/checkpoint.h"
+#include "isochron/core/replica/introduction.h"
+#include "isochron/core/replica/progress.h"
 #include "isochron/engine/exchange.h"
-#include "isochron/engine/standing.h"
 
 namespace isochron {
 
@@ -25,11 +27,10 @@ class Member {
  public:
   virtual ~Member() = default;
 
-  virtual Standing standing() const = 0;
-  // Counts the step that the optimizer has taken as finished; its reports are lost.
-  virtual void finish_unreported() = 0;
-  virtual Checkpoint state() = 0;
-  virtual void take_over(const Checkpoint& state) = 0;
+  virtual ProgressReport progress() const = 0;
+  // All have the same settlement and a group that works: the leader's state goes to those who are behind. May be done
+  // again, from wherever it was left. Jobs in which nobody can be behind have nothing to do.
+  virtual void catch_up(const Settlement& /*settlement*/) {}
 };
 
 class Membership {
@@ -54,27 +55,29 @@ class Membership {
 
   // On the first worker: one that was invited is not in yet.
   bool expects_newcomer() const { return newcomer_ != nullptr; }
-  // Starts a process that will ask to join; on the first worker, unless it expects another.
-  void invite(const std::vector<std::string>& words, const std::string& host);
-  // On the first worker: a newcomer is ready. One that failed, or that `objection` has something against, is sent away
-  // with a word to `warn`.
-  using Objection = std::function<std::string(const std::string& introduction)>;
+  // Starts a process that will ask to join; on the first worker, unless it expects another. It is sent away if it fails
+  // or does not share what `own` says, and `warn` is told why.
   using Warn = std::function<void(const std::string&)>;
-  bool newcomer_is_ready(const Objection& objection, const Warn& warn);
+  void invite(const std::vector<std::string>& words, const std::string& host, Introduction own, Warn warn);
+  // On the first worker: a newcomer is ready.
+  bool newcomer_is_ready();
   // Collective, once the first worker's newcomer is ready and all know. Throws PeerError; recover() then.
   Settlement admit(Member& member);
 
   // The newcomer's side of it: nothing if the job has ended. Throws Error if it is not wanted.
-  std::optional<Settlement> join(Admission& admission, Member& member, const std::string& introduction);
+  std::optional<Settlement> join(Admission& admission, Member& member, const Introduction& introduction);
 
  private:
   // Nothing if it came to nothing.
   std::optional<Settlement> come_together(Member& member);
-  void bring_up(Member& member, const Settlement& settlement);
 
   const WorldOptions options_;
   std::unique_ptr<World> world_;
-  std::unique_ptr<Newcomer> newcomer_;  // the first worker's
+
+  // On the first worker, while one is expected.
+  std::unique_ptr<Newcomer> newcomer_;
+  Introduction own_;
+  Warn warn_;
 };
 
 // Those that a failure blames.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -17,6 +18,7 @@
 #include "isochron/core/replica/progress.h"
 #include "isochron/core/replica/step_report.h"
 #include "isochron/core/trace/event.h"
+#include "isochron/core/trace/metrics.h"
 #include "isochron/core/trace/run_log.h"
 #include "isochron/python/bind.h"
 
@@ -55,6 +57,19 @@ void bind_step_records(nb::module_& module) {
       .def_ro("event", &EventRecord::event)
       .def_ro("worker", &EventRecord::worker)
       .def_ro("words", &EventRecord::words);
+  module.def(
+      "balance",
+      [](const std::vector<std::int64_t>& batches, const std::vector<double>& seconds) {
+        std::vector<WorkerStep> workers(std::min(batches.size(), seconds.size()));
+        for (std::size_t i = 0; i < workers.size(); ++i) {
+          workers[i].batch = batches[i];
+          workers[i].compute_seconds = seconds[i];
+        }
+        return balance(workers);
+      },
+      nb::arg("batches"),
+      nb::arg("seconds"),
+      "Mean over longest compute time of the workers that computed; NaN if none did.");
   nb::list names;
   for (const EventKind& kind : kEvents) {
     names.append(std::string(kind.name));

@@ -1,8 +1,9 @@
 #include "isochron/sim/meter.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
+
+#include "isochron/core/trace/metrics.h"
 
 namespace isochron::sim {
 namespace {
@@ -22,9 +23,12 @@ void Meter::add_step(const Fleet& fleet, double seconds) {
 }
 
 void Meter::add_round(std::span<const double> compute_seconds, const Decision& decision) {
-  const double longest = *std::ranges::max_element(compute_seconds);
-  const double sum = std::accumulate(compute_seconds.begin(), compute_seconds.end(), 0.0);
-  balance_sum_ += sum / (static_cast<double>(compute_seconds.size()) * longest);
+  round_.resize(compute_seconds.size());
+  for (std::size_t i = 0; i < round_.size(); ++i) {
+    round_[i].batch = decision.batch_sizes[i];
+    round_[i].compute_seconds = compute_seconds[i];
+  }
+  balance_sum_ += balance(round_);
   ++rounds_;
   adjustments_ += decision.changed ? 1 : 0;
   batch_sizes_ = decision.batch_sizes;
@@ -76,7 +80,7 @@ Result Meter::result() const {
   result.samples_per_second = count * static_cast<double>(global_batch_) / total_seconds_;
   result.step_seconds = quantiles(step_seconds_);
   result.balance = rounds_ == 0 ? 0.0 : balance_sum_ / static_cast<double>(rounds_);
-  result.efficiency = ideal_seconds_ / total_seconds_;
+  result.share_of_peak = ideal_seconds_ / total_seconds_;
   result.adjustments = adjustments_;
   result.steps_to_balance = balanced_at_.value_or(steps);
   std::vector<double> recoveries = recoveries_;

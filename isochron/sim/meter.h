@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "isochron/core/policy/controller.h"
+#include "isochron/core/trace/run_log.h"
 #include "isochron/sim/fleet.h"
 #include "isochron/sim/judge.h"
 #include "isochron/sim/simulate.h"
@@ -36,6 +37,7 @@ class Meter {
   double total_seconds_ = 0.0;
   double ideal_seconds_ = 0.0;
   double balance_sum_ = 0.0;
+  std::vector<WorkerStep> round_;  // the last one
   std::int64_t rounds_ = 0;
   std::int64_t adjustments_ = 0;
   std::vector<std::int64_t> batch_sizes_;

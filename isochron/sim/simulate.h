@@ -61,8 +61,8 @@ struct Result {
   double first_step_seconds = 0.0;
   double samples_per_second = 0.0;
   Quantiles step_seconds;
-  double balance = 0.0;     // mean over steps of mean_k t_k / max_k t_k
-  double efficiency = 0.0;  // ideal / achieved time; a step's ideal is B / sum_k of k's true speed at a large batch
+  double balance = 0.0;          // mean over the steps (core/trace/metrics.h)
+  double share_of_peak = 0.0;    // the speed over the sum of the workers' true speeds at a large batch, step by step
   std::int64_t adjustments = 0;  // steps before which the split changed
 
   // A split is good if its expected time, E[max_k t_k] at the true speeds, is within 3 % of that of the oracle's split.

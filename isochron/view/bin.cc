@@ -20,10 +20,11 @@ void Bin::merge(const Bin& next) {
   start = std::min(start, next.start);
   end = std::max(end, next.end);
   samples += next.samples;
+  busy += next.busy;
   seconds.merge(next.seconds);
   rate.merge(next.rate);
   balance.merge(next.balance);
-  efficiency.merge(next.efficiency);
+  utilization.merge(next.utilization);
   loss.merge(next.loss);
   cells.resize(std::max(cells.size(), next.cells.size()));
   for (std::size_t i = 0; i < next.cells.size(); ++i) {

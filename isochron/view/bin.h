@@ -27,10 +27,11 @@ struct Bin {
   double start = 0.0;  // seconds since the start of the run
   double end = 0.0;
   double samples = 0.0;
-  Spread seconds;  // of a step
-  Spread rate;     // samples per second
+  double busy = 0.0;  // seconds that these samples took; steps that overlap count a part of their time each
+  Spread seconds;     // of a step
+  Spread rate;        // samples per second
   Spread balance;
-  Spread efficiency;
+  Spread utilization;
   Spread loss;
   std::vector<Cell> cells;  // by the worker's place in the view; may be shorter than there are workers
   bool pinned = false;      // stays exact

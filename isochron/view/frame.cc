@@ -124,8 +124,8 @@ std::string rate(double samples_per_second) {
 std::string figures(const RunView& view) {
   const Summary summary = view.summary();
   return "all: " + rate(summary.samples_per_second) + ", p50 " + duration(summary.step_seconds.p50) + " p99 " +
-         duration(summary.step_seconds.p99) + ", balance " + grouped(summary.balance, 3) + ", efficiency " +
-         grouped(summary.efficiency, 3);
+         duration(summary.step_seconds.p99) + ", balance " + grouped(summary.balance, 3) + ", utilization " +
+         grouped(summary.utilization, 3);
 }
 
 std::string last_figures(const RunView& view) {
@@ -133,12 +133,9 @@ std::string last_figures(const RunView& view) {
   if (view.timeline().records() == 0) {
     return "";
   }
-  double samples = 0.0;
-  for (const WorkerStep& worker : step.workers) {
-    samples += static_cast<double>(worker.batch);
-  }
-  std::string text = "now: " + rate(samples / step.seconds) + ", step " + duration(step.seconds) + ", balance " +
-                     grouped(balance_of(step), 3) + ", efficiency " + grouped(efficiency_of(step), 3);
+  const RunMeter::Figures& now = view.meter().last();
+  std::string text = "now: " + rate(now.samples_per_second) + ", step " + duration(step.seconds) + ", balance " +
+                     grouped(now.balance, 3) + ", utilization " + grouped(now.utilization, 3);
   if (step.learning_rate_factor != 1.0) {
     text += ", learning rate x" + grouped(step.learning_rate_factor, 3);
   }

@@ -30,8 +30,8 @@ std::string describe(const NamedRun& run) {
   std::string text = run.name + " does " + grouped(summary.samples_per_second, 1) + " samples per second " +
                      place(*run.view) + " over " + grouped(static_cast<double>(summary.steps), 0) + " steps";
   if (!std::isnan(summary.balance)) {
-    text += ", with a balance of " + grouped(summary.balance, 3) + " and an efficiency of " +
-            grouped(summary.efficiency, 3);
+    text += ", with a balance of " + grouped(summary.balance, 3) + " and a utilization of " +
+            grouped(summary.utilization, 3);
   }
   return text + ".";
 }

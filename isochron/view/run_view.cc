@@ -24,10 +24,6 @@ double typical_batch(const RunHeader& header) {
   return std::max(1.0, static_cast<double>(header.global_batch) / workers);
 }
 
-bool can_count(const WorkerStep& worker) {
-  return worker.batch > 0 && std::isfinite(worker.compute_seconds) && worker.compute_seconds > 0.0;
-}
-
 bool deserves_a_look(Reason reason) {
   return reason == Reason::kSpeedChanged || reason == Reason::kRosterChanged;
 }
@@ -49,34 +45,6 @@ double finite(double value) {
 }
 
 }  // namespace
-
-double balance_of(const StepRecord& record) {
-  double sum = 0.0;
-  double longest = 0.0;
-  int count = 0;
-  for (const WorkerStep& worker : record.workers) {
-    if (can_count(worker)) {
-      sum += worker.compute_seconds;
-      longest = std::max(longest, worker.compute_seconds);
-      ++count;
-    }
-  }
-  return count < 2 ? kUnknown : sum / count / longest;
-}
-
-double efficiency_of(const StepRecord& record) {
-  double samples = 0.0;
-  double speed = 0.0;
-  int count = 0;
-  for (const WorkerStep& worker : record.workers) {
-    if (can_count(worker)) {
-      samples += static_cast<double>(worker.batch);
-      speed += static_cast<double>(worker.batch) / worker.compute_seconds;
-      ++count;
-    }
-  }
-  return count < 2 || !(record.seconds > 0.0) ? kUnknown : samples / speed / record.seconds;
-}
 
 RunView::RunView(RunHeader header, std::size_t cells)
     : header_(std::move(header)), timeline_(cells), curves_(typical_batch(header_)) {
@@ -117,21 +85,20 @@ void RunView::add(const StepRecord& record) {
   }
   const double start = shifted(finite(record.start_seconds));
   const double seconds = std::max(0.0, finite(record.seconds));
+  last_step_ = record;
+  last_step_.start_seconds = start;
+  meter_.add(last_step_);
   Bin bin{.first_step = record.step, .last_step = record.step, .start = start, .end = start + seconds, .cells = {}};
   bin.seconds.add(record.seconds);
   bin.loss.add(record.loss);
-  bin.balance.add(balance_of(record));
-  bin.efficiency.add(efficiency_of(record));
+  bin.balance.add(meter_.last().balance);
+  bin.utilization.add(meter_.last().utilization);
   add_workers(record, bin);
-  bin.rate.add(seconds > 0.0 ? bin.samples / seconds : kUnknown);
-  balance_.merge(bin.balance);
-  efficiency_.merge(bin.efficiency);
-  samples_ += bin.samples;
-  end_ = std::max(end_, bin.end);
-  asynchronous_ = asynchronous_ || record.staleness >= 0;
-  if (std::isfinite(record.seconds)) {
-    meter_.add(record);
+  if (const double rate = meter_.last().samples_per_second; rate > 0.0) {
+    bin.rate.add(rate);
+    bin.busy = bin.samples / rate;
   }
+  end_ = std::max(end_, bin.end);
   if (record.changed) {
     ++adjustments_;
     decisions_.add(
@@ -145,7 +112,6 @@ void RunView::add(const StepRecord& record) {
     }
   }
   timeline_.add(std::move(bin));
-  last_step_ = record;
 }
 
 void RunView::add_workers(const StepRecord& record, Bin& bin) {
@@ -223,16 +189,13 @@ std::vector<std::vector<Curve::Point>> RunView::curves() const {
 Summary RunView::summary() const {
   Summary summary{
       .steps = timeline_.records(),
-      // Steps that overlap take less time than their sum.
-      .seconds = asynchronous_ ? end_ : meter_.seconds(),
+      .seconds = meter_.seconds(),
+      .samples_per_second = meter_.samples_per_second(),
       .step_seconds = meter_.step_seconds(),
-      .balance = balance_.mean(),
-      .efficiency = efficiency_.mean(),
+      .balance = meter_.balance(),
+      .utilization = meter_.utilization(),
       .adjustments = adjustments_,
       .loss = last_step_.loss};
-  if (summary.seconds > 0.0) {
-    summary.samples_per_second = samples_ / summary.seconds;
-  }
   if (evaluations_.total() > 0) {
     summary.accuracy = evaluations_.back().accuracy;
   }

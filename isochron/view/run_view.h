@@ -48,7 +48,7 @@ struct Summary {
   double samples_per_second = kUnknown;
   Quantiles step_seconds;
   double balance = kUnknown;
-  double efficiency = kUnknown;
+  double utilization = kUnknown;
   std::int64_t adjustments = 0;
   double loss = kUnknown;      // of the last step
   double accuracy = kUnknown;  // of the last evaluation
@@ -78,6 +78,7 @@ class RunView {
   [[nodiscard]] std::vector<std::vector<Curve::Point>> curves() const;
   [[nodiscard]] Summary summary() const;
   [[nodiscard]] const StepRecord& last_step() const { return last_step_; }
+  [[nodiscard]] const RunMeter& meter() const { return meter_; }
 
  private:
   /// The worker's place, a new one if it is new; kMostWorkers if there are too many.
@@ -95,22 +96,11 @@ class RunView {
   FirstAndLast<Note> decisions_{300, 300};
   FirstAndLast<EvaluationRecord> evaluations_{2000, 2000};
   RunMeter meter_;
-  Spread balance_;
-  Spread efficiency_;
   StepRecord last_step_;
   std::int64_t adjustments_ = 0;
-  double samples_ = 0.0;
-  double end_ = 0.0;           // of the last step
-  double shift_ = 0.0;         // added to what a process that went on with the run says of time
-  bool resumed_ = false;       // and no step since
-  bool asynchronous_ = false;  // steps overlap
+  double end_ = 0.0;      // of the last step
+  double shift_ = 0.0;    // added to what a process that went on with the run says of time
+  bool resumed_ = false;  // and no step since
 };
-
-/// mean_k t_k / max_k t_k of the workers that computed; kUnknown for fewer than two.
-[[nodiscard]] double balance_of(const StepRecord& record);
-
-/// The time that the step's samples would take if every worker kept the speed of this step and none ever waited, over
-/// the time that they took: B / sum_k (b_k / t_k) / seconds. kUnknown for fewer than two workers.
-[[nodiscard]] double efficiency_of(const StepRecord& record);
 
 }  // namespace isochron::view

@@ -81,9 +81,9 @@ void write_record(std::ostream& stream, const std::string& data) {
 void write_bin(std::ostream& stream, const Bin& bin, const RunView& view) {
   Event event(bin.end, bin.last_step);
   event.scalar("step/seconds", bin.seconds.mean());
-  event.scalar("step/samples_per_second", bin.samples / bin.seconds.sum());
+  event.scalar("step/samples_per_second", bin.samples / bin.busy);
   event.scalar("step/balance", bin.balance.mean());
-  event.scalar("step/efficiency", bin.efficiency.mean());
+  event.scalar("step/utilization", bin.utilization.mean());
   event.scalar("loss/train", bin.loss.mean());
   for (std::size_t i = 0; i < bin.cells.size(); ++i) {
     const std::string& name = view.workers()[i].name;

@@ -178,7 +178,7 @@ nlohmann::ordered_json details_of(const ComparisonOptions& options, const Compar
     details["solo_samples_per_second"].push_back({{"from_step", stage.first_step}, {"workers", stage.solo}});
   }
   if (results.bound) {
-    details["efficiency_bound"] = *results.bound;
+    details["share_of_solo_bound"] = *results.bound;
   }
   return details;
 }
@@ -190,7 +190,7 @@ void print(const ComparisonOptions& options, const ComparisonResults& results) {
             << (options.rounds == 1 ? "1 round" : "medians of " + std::to_string(options.rounds) + " rounds") << "\n\n"
             << comparison_table(results.lanes);
   if (results.bound) {
-    std::cout << "\nNoise alone permits an efficiency of " << cli::fixed(*results.bound, 3) << ".\n";
+    std::cout << "\nNoise alone permits " << cli::fixed(*results.bound, 3) << " of the solo speeds.\n";
   }
   std::cout << '\n' << comparison_sentence(results.lanes, options.cluster.name) << '\n';
 }

@@ -59,8 +59,8 @@ class Runner {
       trainer_.step();
       const double seconds = seconds_since(start);
       log_.seconds += seconds;
-      log_.first_step = log_.steps.empty() ? seconds : log_.first_step;
       log_.steps.push_back(trainer_.job().last_step());
+      log_.steps.back().seconds = seconds;  // the training loop's, which is a little more than the job knows
       evaluate_if_due(std::ssize(log_.steps));
     }
   }
@@ -75,7 +75,6 @@ class Runner {
   train::Options with_updates(train::Options training) {
     if (asynchronous()) {
       training.job.on_step = [this](const StepRecord& record) {
-        log_.first_step = log_.steps.empty() ? record.seconds : log_.first_step;
         log_.at.push_back(
             record.epoch * trainer_.steps_per_epoch() + record.position / options_.training.job.global_batch);
         log_.steps.push_back(record);
@@ -136,11 +135,11 @@ class Runner {
     const std::int64_t step = trainer_.job().step();
     for (const Stage& stage : stages_) {
       if (lane_.policy == "oracle" && stage.first_step == step && step > 0) {
-        std::vector<Worker> workers = trainer_.job().controller().roster().workers;
+        std::vector<Worker> workers = trainer_.job().workers();
         for (std::size_t k = 0; k < workers.size(); ++k) {
           workers[k].weight = stage.solo[k];
         }
-        trainer_.job().controller().change_workers(std::move(workers));
+        trainer_.job().change_workers(std::move(workers));
       }
     }
   }

@@ -86,20 +86,21 @@ LaneResult make_result(const std::string& label, const LaneLog& log, std::span<c
   ISO_CHECK(!log.steps.empty(), "a lane without steps");
   LaneResult result{.label = label};
   RunMeter meter;
-  double samples = 0.0;
   for (const StepRecord& step : log.steps) {
     meter.add(step);
-    samples += static_cast<double>(samples_of(step));
     result.changes += step.changed ? 1.0 : 0.0;
   }
   result.balance = meter.balance();
+  result.utilization = meter.utilization();
   result.step_seconds = meter.step_seconds();
   result.changes /= static_cast<double>(log.steps.size());
-  result.samples_per_second = samples / log.seconds;
-  const auto first = static_cast<double>(samples_of(log.steps.front()));
+  result.samples_per_second = meter.samples_per_second();
+  const StepRecord& first = log.steps.front();
   result.settled_samples_per_second =
-      log.steps.size() > 1 ? (samples - first) / (log.seconds - log.first_step) : result.samples_per_second;
-  result.efficiency = ideal_seconds(log, stages) / log.seconds;
+      log.steps.size() > 1
+          ? (meter.samples() - static_cast<double>(samples_of(first))) / (meter.seconds() - first.seconds)
+          : result.samples_per_second;
+  result.share_of_solo = ideal_seconds(log, stages) / meter.seconds();
   result.loss = log.steps.back().loss;
   result.batch_sizes = log.batch_sizes;
   for (const WorkerStep& worker : log.steps.back().workers) {
@@ -147,7 +148,8 @@ LaneResult median(std::span<const LaneResult> rounds) {
        {&LaneResult::samples_per_second,
         &LaneResult::settled_samples_per_second,
         &LaneResult::balance,
-        &LaneResult::efficiency,
+        &LaneResult::utilization,
+        &LaneResult::share_of_solo,
         &LaneResult::changes,
         &LaneResult::loss}) {
     result.*member = median_of(rounds, member);
@@ -175,7 +177,8 @@ std::string comparison_table(std::span<const LaneResult> results) {
        "p50 ms",
        "p90 ms",
        "balance",
-       "efficiency",
+       "utilization",
+       "of solo",
        "x uniform",
        "of oracle",
        "accuracy %",
@@ -192,7 +195,8 @@ std::string comparison_table(std::span<const LaneResult> results) {
          fixed(1e3 * result.step_seconds.p50, 0),
          fixed(1e3 * result.step_seconds.p90, 0),
          fixed(result.balance, 3),
-         fixed(result.efficiency, 3),
+         std::isnan(result.utilization) ? "" : fixed(result.utilization, 3),
+         fixed(result.share_of_solo, 3),
          ratio(result.samples_per_second, uniform, &LaneResult::samples_per_second),
          ratio(result.settled_samples_per_second, oracle, &LaneResult::settled_samples_per_second),
          cell(result.test_accuracy, 100.0, 1),
@@ -231,7 +235,8 @@ nlohmann::ordered_json to_json(const LaneResult& result) {
       {"settled_samples_per_second", result.settled_samples_per_second},
       {"step_seconds", {{"p50", step.p50}, {"p90", step.p90}, {"p99", step.p99}, {"mean", step.mean}}},
       {"balance", result.balance},
-      {"efficiency", result.efficiency},
+      {"utilization", result.utilization},
+      {"share_of_solo", result.share_of_solo},
       {"changes", result.changes},
       {"loss", result.loss},
       {"batch_sizes", result.batch_sizes}};

@@ -21,10 +21,11 @@ struct LaneResult {
   double samples_per_second = 0.0;
   double settled_samples_per_second = 0.0;  // without the first step, in which an adaptive policy knows nothing yet
   Quantiles step_seconds;
-  double balance = 0.0;     // mean over steps of mean_k t_k / max_k t_k
-  double efficiency = 0.0;  // ideal over achieved time; ideal: B over the sum of the workers' solo speeds
-  double changes = 0.0;     // share of steps before which the split changed
-  double loss = 0.0;        // of the last step
+  double balance = 0.0;        // mean over the steps (core/trace/metrics.h)
+  double utilization = 0.0;    // likewise
+  double share_of_solo = 0.0;  // the speed over the sum of the workers' solo speeds
+  double changes = 0.0;        // share of steps before which the split changed
+  double loss = 0.0;           // of the last step
   std::optional<double> test_accuracy;
   std::optional<double> seconds_to_accuracy;
   std::vector<std::int64_t> batch_sizes;  // of the last step
@@ -41,14 +42,14 @@ struct Stage {
 [[nodiscard]] LaneResult make_result(
     const std::string& label, const LaneLog& log, std::span<const Stage> stages, double target);
 
-/// The best efficiency that the noise permits: ideal over the expected maximum of the workers' times, each with the
+/// The largest share of the solo speeds that the noise permits: ideal over the expected maximum of the workers' times, each with the
 /// mean and spread that it showed in `log`, a run with the oracle's split. None if there are too few steps.
 [[nodiscard]] std::optional<double> noise_bound(const LaneLog& log, std::span<const Stage> stages);
 
 /// Of equally named results, field by field.
 [[nodiscard]] LaneResult median(std::span<const LaneResult> rounds);
 
-/// One row per lane: speed, times, balance, efficiency, gain over uniform, share of the oracle's speed, accuracy.
+/// One row per lane: speed, times, balance, utilization, share of the solo speeds, gain over uniform, share of the oracle's speed, accuracy.
 [[nodiscard]] std::string comparison_table(std::span<const LaneResult> results);
 
 /// One sentence that says what was gained.

@@ -38,7 +38,6 @@ struct LaneLog {
   std::vector<std::int64_t> at;           // of updates: the step of the global batch that each is part of
   std::vector<std::int64_t> batch_sizes;  // likewise: the split in the end
   double seconds = 0.0;                   // of all its turns, evaluations left out
-  double first_step = 0.0;                // seconds of the first step, in which an adaptive policy knows nothing yet
   std::vector<Evaluated> evaluations;
 };
 

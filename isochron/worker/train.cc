@@ -43,7 +43,7 @@ RunHeader header_of(const train::Options& options, train::Trainer& trainer) {
   }
   header.model = options.model;
   header.dataset = options.dataset;
-  for (const Worker& worker : trainer.job().controller().roster().workers) {
+  for (const Worker& worker : trainer.job().workers()) {
     header.workers.push_back({.id = worker.id, .name = worker.name, .kind = worker.kind});
   }
   return header;
@@ -56,6 +56,7 @@ class Reporter {
   Reporter(TrainRequest& request, const train::Options& options, train::Trainer& trainer, LiveLog::Begin begin)
       : request_(request),
         trainer_(trainer),
+        global_batch_(options.job.global_batch),
         progress_(
             std::cerr,
             request.progress_style(),
@@ -109,8 +110,7 @@ class Reporter {
   StepRecord as_step(StepRecord record) {
     if (record.staleness >= 0) {
       Job& job = trainer_.job();
-      record.step =
-          record.epoch * trainer_.steps_per_epoch() + record.position / job.controller().roster().global_batch;
+      record.step = record.epoch * trainer_.steps_per_epoch() + record.position / global_batch_;
       record.workers.clear();
       for (const std::int64_t batch : job.batch_sizes()) {
         record.workers.push_back({.batch = batch});
@@ -145,6 +145,7 @@ class Reporter {
 
   TrainRequest& request_;
   train::Trainer& trainer_;
+  const std::int64_t global_batch_;
   Progress progress_;
   std::unique_ptr<serve::RunServer> server_;
   std::unique_ptr<cli::Recorder> trace_;

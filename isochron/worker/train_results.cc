@@ -1,6 +1,7 @@
 #include "isochron/worker/train_results.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "isochron/cli/table.h"
 
@@ -12,6 +13,10 @@ using Json = nlohmann::ordered_json;
 
 Json or_null(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
+}
+
+std::string known(double value, int digits) {
+  return std::isnan(value) ? "-" : fixed(value, digits);
 }
 
 }  // namespace
@@ -57,14 +62,15 @@ std::string summary(const TrainResults& results) {
   const Quantiles step = results.meter.step_seconds();
   const auto accuracy = results.test_accuracy();
   std::string text = cli::format_table(
-      {{"policy", "steps", "samples/s", "step p50", "p90", "p99", "balance", "loss", "accuracy"},
+      {{"policy", "steps", "samples/s", "step p50", "p90", "p99", "balance", "utilization", "loss", "accuracy"},
        {results.policy,
         std::to_string(results.meter.steps()),
-        fixed(results.meter.samples_per_second(), 1),
+        known(results.meter.samples_per_second(), 1),
         fixed(step.p50, 4) + " s",
         fixed(step.p90, 4) + " s",
         fixed(step.p99, 4) + " s",
-        fixed(results.meter.balance(), 3),
+        known(results.meter.balance(), 3),
+        known(results.meter.utilization(), 3),
         fixed(results.loss, 4),
         accuracy ? fixed(*accuracy, 4) : "-"}});
   text += "batch sizes in the end:";
@@ -99,6 +105,7 @@ Json to_json(const TrainResults& results) {
       {"steps", results.meter.steps()},
       {"total_seconds", results.meter.seconds()},
       {"balance", results.meter.balance()},
+      {"utilization", results.meter.utilization()},
       {"batch_sizes", results.batch_sizes},
       {"loss", results.loss},
       {"test_accuracy", or_null(results.test_accuracy())},

@@ -38,7 +38,7 @@ struct TrainResults {
 [[nodiscard]] std::string staleness_text(const StalenessCount& staleness);
 
 [[nodiscard]] std::string summary(const TrainResults& results);
-/// The keys that every command uses: policy, samples_per_second, step_seconds, balance, batch_sizes, test_accuracy, ….
+/// The keys that every command uses: policy, samples_per_second, step_seconds, balance, utilization, batch_sizes, test_accuracy, ….
 [[nodiscard]] nlohmann::ordered_json to_json(const TrainResults& results);
 
 }  // namespace isochron::worker

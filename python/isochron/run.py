@@ -10,10 +10,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from isochron._core import balance
 from isochron.frames import Library, make_frame
 
 Record = dict[str, Any]
@@ -143,9 +145,10 @@ def _step_row(record: Record) -> Record:
 
 
 def balance_of(record: Record) -> float | None:
-    """Mean over max of the workers' times in a step: 1 is perfect."""
-    times = [time for time in record.get("compute_seconds", []) if time is not None]
-    return sum(times) / len(times) / max(times) if times and max(times) > 0 else None
+    """Mean over longest compute time of the workers that computed in a step: 1 is perfect. None if it is not known."""
+    seconds = [math.nan if time is None else time for time in record.get("compute_seconds", [])]
+    value = balance(record.get("batch_sizes", []), seconds)
+    return None if math.isnan(value) else value
 
 
 def _worker_rows(record: Record) -> Iterator[Record]:

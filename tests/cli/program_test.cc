@@ -154,8 +154,8 @@ TEST_F(ProgramTest, WritesJsonWithTheCommonKeys) {
   const json& oracle = document.at("results").at(1);
   EXPECT_EQ(oracle.at("batch_sizes"), json({12, 12, 8, 64}));
   EXPECT_NEAR(uniform.at("time_over_oracle").get<double>(), 3.0, 1e-9);
-  EXPECT_NEAR(uniform.at("efficiency").get<double>(), 1.0 / 3.0, 1e-9);
-  EXPECT_NEAR(oracle.at("efficiency").get<double>(), 1.0, 1e-9);
+  EXPECT_NEAR(uniform.at("share_of_peak").get<double>(), 1.0 / 3.0, 1e-9);
+  EXPECT_NEAR(oracle.at("share_of_peak").get<double>(), 1.0, 1e-9);
   EXPECT_NEAR(oracle.at("balance").get<double>(), 1.0, 1e-9);
   EXPECT_EQ(uniform.at("adjustments"), 0);
 }

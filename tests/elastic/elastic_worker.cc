@@ -189,9 +189,7 @@ class Subject {
     return options;
   }
 
-  std::string my_id() const {
-    return std::to_string(job_.controller().roster().workers[static_cast<std::size_t>(job_.rank())].id);
-  }
+  std::string my_id() const { return std::to_string(job_.workers()[static_cast<std::size_t>(job_.rank())].id); }
 
   // Another first worker does not ask again for those who have come.
   void note_join(const EventRecord& event) {

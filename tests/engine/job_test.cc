@@ -272,9 +272,9 @@ TEST(JobTest, WorkersThatDisagreeFailInsteadOfHanging) {
   Job job({.global_batch = kGlobalBatch, .policy = kUneven});
   job.prepare(*model, optimizer);
   if (world_rank() == 2) {
-    auto workers = job.controller().roster().workers;
+    auto workers = job.workers();
     workers[0].min_batch = 8;  // another split on this rank alone
-    job.controller().change_workers(workers);
+    job.change_workers(workers);
   }
   try {
     train(job, model, optimizer, images(640), 1);

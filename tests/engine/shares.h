@@ -12,6 +12,7 @@
 #include <mpi.h>
 #include <torch/torch.h>
 
+#include "isochron/core/replica/replica.h"
 #include "isochron/engine/data_parallel.h"
 
 namespace isochron::testing {

@@ -34,6 +34,7 @@ TEST(SettleTest, AStepThatSomeOptimizerHasTakenIsCountedThoughItsReportsAreLost)
 TEST(SettleTest, NewcomersGetIdsThatNobodyHadAndAreBehind) {
   std::vector<ProgressReport> reports{at(ProgressReport::kNothing, 0), at(4, 0), at(ProgressReport::kNothing, 0)};
   reports[0].next_id = 1;  // as many as it knows, itself
+  reports[2].self.name = "";
   const Settlement settlement = settle(reports);
   EXPECT_EQ(settlement.leader, 1);
   EXPECT_EQ(settlement.behind, (std::vector<int>{0, 2}));
@@ -41,6 +42,8 @@ TEST(SettleTest, NewcomersGetIdsThatNobodyHadAndAreBehind) {
   EXPECT_EQ(settlement.workers[0].id, 9U);
   EXPECT_EQ(settlement.workers[1].id, 0U);
   EXPECT_EQ(settlement.workers[2].id, 10U);
+  EXPECT_EQ(settlement.workers[2].name, "worker-10");  // it has given itself none
+  EXPECT_EQ(settlement.joined[1].name, "worker-10");
   EXPECT_EQ(settlement.next_id, 11U);
 }
 

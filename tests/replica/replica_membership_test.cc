@@ -119,6 +119,19 @@ TEST(ReplicaTest, BoundsChangeOnAllOrNot) {
   EXPECT_THAT(job[1].plan().batches(), ElementsAre(3, 3));
 }
 
+TEST(ReplicaTest, WeightsFromOutsideChangeOnAllOrNot) {
+  TestJob job({.global_batch = 6, .policy = "static"}, {{.weight = 1.0}, {.weight = 1.0}}, 12);
+  std::vector<Worker> workers = job[0].members();
+  workers[0].weight = 2.0;
+  workers[1].weight = 1.0;
+  job[0].change_workers(workers);
+  EXPECT_THAT(job[0].decision().batch_sizes, ElementsAre(4, 2));
+  std::swap(workers[0], workers[1]);  // not by rank
+  EXPECT_THROW(job[0].change_workers(workers), std::invalid_argument);
+  EXPECT_THAT(job[0].decision().batch_sizes, ElementsAre(4, 2));
+  EXPECT_EQ(job[0].members()[0].weight, 2.0);
+}
+
 // As a value.
 
 TEST(ReplicaTest, GoesOnFromItsStateOnAnotherNumberOfWorkers) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +51,20 @@ TEST(ReplicaTest, TheLastStepOfAnEpochMayBeShort) {
   EXPECT_TRUE(job[0].ledger().complete());
   EXPECT_EQ(job[0].epoch(), 1);
   EXPECT_EQ(job[0].position(), 0);
+}
+
+TEST(LossWeightTest, AveragesToOneAndRefusesNonsense) {
+  double sum = 0;
+  for (const std::int64_t batch : {5, 9, 17, 33}) {
+    sum += loss_weight(batch, 64, 4);
+  }
+  EXPECT_DOUBLE_EQ(sum / 4, 1);
+  EXPECT_DOUBLE_EQ(loss_weight(33, 64, 4), 33.0 * 4 / 64);
+  EXPECT_DOUBLE_EQ(loss_weight(0, 64, 4), 0);
+  EXPECT_THROW(loss_weight(65, 64, 4), std::invalid_argument);
+  EXPECT_THROW(loss_weight(-1, 64, 4), std::invalid_argument);
+  EXPECT_THROW(loss_weight(0, 0, 4), std::invalid_argument);
+  EXPECT_THROW(loss_weight(1, 64, 0), std::invalid_argument);
 }
 
 TEST(ReplicaTest, AnEmptyShareCountsForNothingWhateverTheWeighting) {
@@ -137,6 +152,16 @@ TEST(ReplicaTest, DecidesWhatAControllerDecidesThatIsToldTheSame) {
   }
   EXPECT_GT(job[0].decision().learning_rate_factor, 1.0);
   EXPECT_GT(job[0].decision().batch_sizes[1], job[0].decision().batch_sizes[0]);
+}
+
+TEST(KnownSizesTest, TheFirstStepWithASizeTellsNothingOfAGpu) {
+  KnownSizes of_gpu(false);
+  EXPECT_FALSE(of_gpu.add(64));
+  EXPECT_TRUE(of_gpu.add(64));
+  EXPECT_FALSE(of_gpu.add(65));
+  EXPECT_TRUE(of_gpu.add(64));
+  KnownSizes of_cpu(true);
+  EXPECT_TRUE(of_cpu.add(64));
 }
 
 TEST(ReplicaTest, TheFirstStepWithASizeSaysNothingAboutAGpu) {
@@ -303,6 +328,16 @@ TEST(ReplicaTest, MemoryThatRunsOutBeforeTheReportsIsToldByProgress) {
   EXPECT_THAT(names(job.come_together({0, 1})), ElementsAre("out-of-memory 1 with 8 samples"));
   EXPECT_THAT(job[0].plan().batches(), ElementsAre(9, 7));
   EXPECT_EQ(job[1].progress(0).failed_batch, 0);
+}
+
+TEST(ReplicaTest, MemoryThatRunsOutWhileGradientsAreAveragedIsToldByProgress) {
+  TestJob job(uniform(16), {{}, {}}, 32);
+  (void)job.compute();
+  job[0].abandon();
+  EXPECT_TRUE(job[1].abandon_for_memory(false));
+  EXPECT_EQ(job[1].progress(0).progress, 0);  // the optimizer has not taken the step
+  EXPECT_THAT(names(job.come_together({0, 1})), ElementsAre("out-of-memory 1 with 8 samples"));
+  EXPECT_THAT(job[0].plan().batches(), ElementsAre(9, 7));
 }
 
 TEST(ReplicaTest, OneSampleCannotBeMadeSmaller) {

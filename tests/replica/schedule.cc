@@ -306,7 +306,8 @@ void Schedule::refuse_calls_out_of_order() {
   require(same_state(replica.state(), before), "a call that was refused changed something");
 }
 
-// Some workers have not got the average, some have taken the optimizer's step, some have all reports as well.
+// Some workers have not got the average, since a peer is lost or memory ran out, some have taken the optimizer's step,
+// some have all reports as well.
 void Schedule::lose_reports(const std::vector<StepReport>& reports) {
   std::string details;
   std::vector<std::size_t> kinds;
@@ -323,7 +324,11 @@ void Schedule::lose_reports(const std::vector<StepReport>& reports) {
   for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
     Replica& replica = nodes_[rank]->replica;
     if (kinds[rank] == 0) {
-      replica.abandon();
+      if (chance(4) && replica.abandon_for_memory(chance(2))) {
+        memory_ran_out_ = true;
+      } else {
+        replica.abandon();
+      }
     } else if (kinds[rank] >= 2) {
       (void)replica.complete(reports, now_, now_);
       if (kinds[rank] == 3 && !stream_ && !replica.stopping()) {

@@ -172,9 +172,12 @@ TEST(StepReportTest, WhoeverDisagreesIsNamed) {
   reports[2].digest ^= std::uint64_t{1} << 63U;
   const auto trouble = [&] { return failure([&] { check_agreement(reports, batches, 5); }); };
   EXPECT_NE(trouble().find("step 5: rank 2 does not agree with rank 0"), std::string::npos);
+  reports[0].batch = 3;  // as the one that disagrees sees it, whose split is another
+  EXPECT_NE(trouble().find("step 5: rank 2 does not agree with rank 0"), std::string::npos);
+  reports[0].batch = 2;
   reports[2].digest = 99;
   reports[1].batch = 3;
-  EXPECT_NE(trouble().find("rank 1 does not agree"), std::string::npos);
+  EXPECT_NE(trouble().find("rank 1 does not agree with this worker"), std::string::npos);
   reports.pop_back();
   EXPECT_NE(trouble().find("reports of 2 workers; permitted: those of all 3"), std::string::npos);
 }

@@ -23,7 +23,7 @@ TEST(AsyncTest, WorkersDoNotWaitForEachOther) {
   const Result result = simulate(small_cluster({1, 4}), options, "uniform");
   EXPECT_DOUBLE_EQ(result.total_seconds, 8.0);
   EXPECT_DOUBLE_EQ(result.samples_per_second, 5.0);
-  EXPECT_DOUBLE_EQ(result.efficiency, 1.0);
+  EXPECT_DOUBLE_EQ(result.share_of_peak, 1.0);
 }
 
 TEST(AsyncTest, EqualWorkersAreStaleByTheNumberOfTheOthers) {

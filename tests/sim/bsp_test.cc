@@ -25,7 +25,7 @@ TEST(BspTest, AStepTakesAsLongAsItsSlowestWorker) {
   EXPECT_DOUBLE_EQ(uniform.first_step_seconds, 4.0);
   EXPECT_DOUBLE_EQ(uniform.step_seconds.p50, 4.0);
   EXPECT_DOUBLE_EQ(uniform.samples_per_second, 2.0);
-  EXPECT_DOUBLE_EQ(uniform.efficiency, 0.5);
+  EXPECT_DOUBLE_EQ(uniform.share_of_peak, 0.5);
   EXPECT_DOUBLE_EQ(uniform.balance, (1.0 + 1.0 / 3.0) / 2.0);
   EXPECT_EQ(uniform.adjustments, 0);
   EXPECT_EQ(uniform.steps_to_balance, 10);
@@ -33,7 +33,7 @@ TEST(BspTest, AStepTakesAsLongAsItsSlowestWorker) {
 
   const Result oracle = simulate(cluster, options, "oracle");
   EXPECT_DOUBLE_EQ(oracle.total_seconds, 20.0);
-  EXPECT_DOUBLE_EQ(oracle.efficiency, 1.0);
+  EXPECT_DOUBLE_EQ(oracle.share_of_peak, 1.0);
   EXPECT_EQ(oracle.steps_to_balance, 0);
   EXPECT_THAT(oracle.batch_sizes, ElementsAre(2, 6));
 }

@@ -90,7 +90,7 @@ TEST(CompareTest, RunsEveryBuiltInClusterInEveryMode) {
       const auto results = compare(cluster, options, {"uniform", "static", "oracle"});
       for (const Result& result : results) {
         EXPECT_EQ(result.steps, 40) << help.name;
-        EXPECT_GT(result.efficiency, 0.0) << help.name;
+        EXPECT_GT(result.share_of_peak, 0.0) << help.name;
         EXPECT_LE(result.balance, 1.0 + 1e-12) << help.name;
       }
     }

@@ -1,5 +1,7 @@
 #include "isochron/core/trace/run_meter.h"
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -23,8 +25,8 @@ TEST(QuantilesTest, AreValuesThatOccurred) {
 
 TEST(RunMeterTest, GathersSpeedAndBalance) {
   RunMeter meter;
-  EXPECT_EQ(meter.samples_per_second(), 0);
-  EXPECT_EQ(meter.balance(), 0);
+  EXPECT_TRUE(std::isnan(meter.samples_per_second()));
+  EXPECT_TRUE(std::isnan(meter.balance()));
   const auto step = [](double seconds, double first, double second) {
     return StepRecord{
         .seconds = seconds,
@@ -36,6 +38,8 @@ TEST(RunMeterTest, GathersSpeedAndBalance) {
   EXPECT_EQ(meter.samples_per_second(), 80.0 / 5.0);
   EXPECT_EQ(meter.balance(), 0.875);
   EXPECT_EQ(meter.step_seconds().p50, 2.0);
+  meter.add(step(std::numeric_limits<double>::infinity(), 1.0, 2.0));
+  EXPECT_EQ(meter.steps(), 2);
 }
 
 TEST(RunMeterTest, CountsTheTimeInWhichAnyWorkerIsAtWorkAndItsStaleness) {
@@ -46,8 +50,9 @@ TEST(RunMeterTest, CountsTheTimeInWhichAnyWorkerIsAtWorkAndItsStaleness) {
   };
   meter.add(update(0, 0.0, 1.0, 0));
   meter.add(update(0, 1.0, 1.0, 0));
-  meter.add(update(1, 0.0, 2.5, 2));   // 0.5 s more; balance (1 + 2.5) / 5
-  meter.add(update(0, 10.0, 2.5, 1));  // after a pause; balance 1
+  meter.add(update(1, 0.0, 2.5, 2));                // 0.5 s more; balance (1 + 2.5) / 5
+  meter.add(update(0, 10.0, 2.5, 1));               // after a pause; balance 1
+  EXPECT_EQ(meter.last().samples_per_second, 8.0);  // 10 samples in 2.5 s, twice
   EXPECT_EQ(meter.seconds(), 5.0);
   EXPECT_EQ(meter.samples_per_second(), 8.0);
   EXPECT_DOUBLE_EQ(meter.balance(), (1.0 + 1.0 + 0.7 + 1.0) / 4.0);

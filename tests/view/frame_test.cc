@@ -40,8 +40,8 @@ TEST(FrameTest, SaysWhatMattersIn80By24) {
   EXPECT_EQ(lines[0], "isochron train: isochron on pair");
   EXPECT_THAT(lines[1], AllOf(StartsWith("step 42 of 5,000"), HasSubstr(" to go")));
   // 4 x 1234 samples in 0.25 s.
-  EXPECT_EQ(lines[2], "now: 19,744 samples/s, step 250 ms, balance 1.000, efficiency 1.000");
-  EXPECT_EQ(lines[3], "all: 19,744 samples/s, p50 250 ms p99 250 ms, balance 1.000, efficiency 1.000");
+  EXPECT_EQ(lines[2], "now: 19,744 samples/s, step 250 ms, balance 1.000, utilization 1.000");
+  EXPECT_EQ(lines[3], "all: 19,744 samples/s, p50 250 ms p99 250 ms, balance 1.000, utilization 1.000");
   EXPECT_THAT(
       lines, Contains(AllOf(StartsWith("wörker"), HasSubstr("1,234"), HasSubstr("25.0 %"), HasSubstr("250 ms"))));
   EXPECT_THAT(lines, Contains(HasSubstr("41  rebalanced: speeds are known better")));

@@ -37,7 +37,7 @@ TEST(HeadlineTest, DescribesOneRun) {
   const RunView view = view_of(10);
   EXPECT_EQ(
       headline({{.name = "x", .view = &view}}),
-      "x does 100.0 samples per second on pair (2 workers) over 10 steps, with a balance of 0.750 and an efficiency of "
+      "x does 100.0 samples per second on pair (2 workers) over 10 steps, with a balance of 0.750 and a utilization of "
       "0.625.");
   const RunView empty(header_of({"a"}));
   EXPECT_EQ(

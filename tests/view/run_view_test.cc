@@ -23,7 +23,7 @@ TEST(RunViewTest, SumsUpARun) {
   EXPECT_EQ(summary.step_seconds.p50, 1.0);
   EXPECT_EQ(summary.balance, 0.75);  // (0.5 + 1) / 2 over 1
   // 60 samples in 0.5 s and 40 in 1 s are 160 a second: 100 take 0.625 s, and took 1 s.
-  EXPECT_EQ(summary.efficiency, 0.625);
+  EXPECT_EQ(summary.utilization, 0.625);
   EXPECT_TRUE(std::isnan(summary.accuracy));
   const WorkerTotals& slow = view.workers().at(1);
   EXPECT_EQ(slow.name, "slow");
@@ -94,7 +94,24 @@ TEST(RunViewTest, MeasuresOverlappingStepsByTheClock) {
     view.add(push);
   }
   EXPECT_EQ(view.summary().samples_per_second, 100.0);  // two of 50 in every second
-  EXPECT_TRUE(std::isnan(view.summary().balance));
+  EXPECT_EQ(view.summary().balance, 1.0);               // everybody's last iteration took a second
+}
+
+TEST(RunViewTest, CountsTheTimeOfUpdatesOnceAndThatOfEveryProcess) {
+  RunView view(header_of({"a", "b"}));
+  const auto push = [&view](double start, double seconds) {
+    StepRecord record = step_of(0, start, {50}, {seconds});
+    record.staleness = 0;
+    view.add(record);
+  };
+  push(0.0, 1.0);
+  push(5.0, 1.0);
+  push(2.0, 5.0);  // began before the one that ended before
+  EXPECT_EQ(view.summary().seconds, 6.0);
+  view.add(EventRecord{.step = 1, .event = "resume"});
+  push(0.0, 4.0);
+  EXPECT_EQ(view.summary().seconds, 10.0);
+  EXPECT_EQ(view.summary().samples_per_second, 20.0);
 }
 
 TEST(RunViewTest, SurvivesWhateverALogSays) {

@@ -131,9 +131,9 @@ TEST(TensorboardTest, WritesScalarsThatReadBack) {
           Pair("compute_seconds/fast", 0.5F),
           Pair("compute_seconds/slow", 1.0F),
           Pair("step/balance", 0.75F),
-          Pair("step/efficiency", 0.625F),
           Pair("step/samples_per_second", 100.0F),
           Pair("step/seconds", 1.0F),
+          Pair("step/utilization", 0.625F),
           Pair("wait_seconds/fast", 0.5F),
           Pair("wait_seconds/slow", 0.0F)));
   EXPECT_THAT(scalars(read_message(records[3])), ElementsAre(Pair("accuracy/test", 0.75F), Pair("loss/test", 0.25F)));

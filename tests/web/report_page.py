@@ -5,7 +5,7 @@ import json
 
 from browser import browser, check, colours, parse_options, run, scratch, silent_page, window
 
-FIGURES = ("batches", "times", "gantt", "balance", "efficiency", "speed", "curves")
+FIGURES = ("batches", "times", "gantt", "balance", "utilization", "speed", "curves")
 TOP = {"x": 0, "y": 0, "width": 1100, "height": 1500}
 CLUSTER = """
 name = "workshop"
@@ -130,8 +130,8 @@ def check_runs(page):
     page.hover("#speed .u-over")
     check("uniform: " in page.inner_text("#speed output"), "both runs")
     page.locator("#runs input").nth(0).uncheck()
-    page.hover("#efficiency .u-over")
-    check("uniform" not in page.inner_text("#efficiency output"), "hidden")
+    page.hover("#utilization .u-over")
+    check("uniform" not in page.inner_text("#utilization output"), "hidden")
     page.locator("#runs input").nth(0).check()
     page.select_option("#run", label="uniform")
     check("speed-changed" not in page.inner_text("#notes"), "equal batches are never changed for speed")

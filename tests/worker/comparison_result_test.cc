@@ -1,7 +1,11 @@
 #include "isochron/worker/comparison_result.h"
 
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "isochron/view/run_view.h"
 
 namespace isochron::worker {
 namespace {
@@ -19,7 +23,6 @@ StepRecord step(std::int64_t number, double seconds, double first, double second
 LaneLog short_log() {
   LaneLog log{.steps = {step(0, 1.0, 1.0, 0.5), step(1, 0.5, 0.4, 0.5), step(2, 0.5, 0.5, 0.5)}};
   log.seconds = 2.0;
-  log.first_step = 1.0;
   log.evaluations = {
       {.step = 1, .seconds = 1.0, .accuracy = 0.5},
       {.step = 2, .seconds = 1.5, .accuracy = 0.8},
@@ -27,27 +30,41 @@ LaneLog short_log() {
   return log;
 }
 
-TEST(ComparisonResultTest, MeasuresSpeedBalanceAndEfficiency) {
+TEST(ComparisonResultTest, MeasuresSpeedBalanceAndShares) {
   const std::vector<Stage> stages{{.first_step = 0, .solo = {70.0, 30.0}}};
   const LaneResult result = make_result("isochron", short_log(), stages, 0.75);
   EXPECT_DOUBLE_EQ(result.samples_per_second, 120.0 / 2.0);
   EXPECT_DOUBLE_EQ(result.settled_samples_per_second, 80.0 / 1.0);
   EXPECT_DOUBLE_EQ(result.step_seconds.p50, 0.5);
   EXPECT_DOUBLE_EQ(result.balance, (0.75 + 0.9 + 1.0) / 3);
-  EXPECT_DOUBLE_EQ(result.efficiency, 3 * 0.4 / 2.0);  // 40 samples at 100 a second take 0.4 s
+  // In the steps 30 / 1 + 10 / 0.5, 30 / 0.4 + 10 / 0.5 and 30 / 0.5 + 10 / 0.5 samples a second.
+  EXPECT_DOUBLE_EQ(result.utilization, (40.0 / 50 / 1.0 + 40.0 / 95 / 0.5 + 40.0 / 80 / 0.5) / 3);
+  EXPECT_DOUBLE_EQ(result.share_of_solo, 3 * 0.4 / 2.0);  // 40 samples at 100 a second take 0.4 s
   EXPECT_DOUBLE_EQ(*result.test_accuracy, 0.9);
   EXPECT_DOUBLE_EQ(*result.seconds_to_accuracy, 1.5);
   EXPECT_THAT(result.batch_sizes, testing::ElementsAre(30, 10));
 }
 
+// What `make demo` prints and what its report says are the same numbers.
+TEST(ComparisonResultTest, AReportOfTheSameStepsSaysTheSame) {
+  const LaneResult result = make_result("isochron", short_log(), std::vector<Stage>(1), 0);
+  view::RunView report(RunHeader{});
+  for (const StepRecord& record : short_log().steps) {
+    report.add(record);
+  }
+  EXPECT_EQ(result.samples_per_second, report.summary().samples_per_second);
+  EXPECT_EQ(result.balance, report.summary().balance);
+  EXPECT_EQ(result.utilization, report.summary().utilization);
+}
+
 TEST(ComparisonResultTest, TheIdealFollowsTheStages) {
   const std::vector<Stage> stages{{.first_step = 0, .solo = {70.0, 30.0}}, {.first_step = 2, .solo = {25.0, 25.0}}};
   const LaneResult result = make_result("isochron", short_log(), stages, 0);
-  EXPECT_DOUBLE_EQ(result.efficiency, (2 * 0.4 + 0.8) / 2.0);
+  EXPECT_DOUBLE_EQ(result.share_of_solo, (2 * 0.4 + 0.8) / 2.0);
   EXPECT_FALSE(result.seconds_to_accuracy.has_value());
 }
 
-TEST(ComparisonResultTest, WithoutNoiseTheBoundIsTheOraclesOwnEfficiency) {
+TEST(ComparisonResultTest, WithoutNoiseTheBoundIsTheOraclesOwnShare) {
   LaneLog log;
   for (std::int64_t i = 0; i < 20; ++i) {
     log.steps.push_back(step(i, 0.5, 0.5, 0.5));

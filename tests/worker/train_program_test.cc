@@ -266,7 +266,7 @@ TEST_F(TrainProgramTest, ComparesPoliciesOnTheSameSamples) {
   ASSERT_EQ(document["results"].size(), 3U);
   EXPECT_EQ(document["results"][1]["policy"], "isochron+linear");
   EXPECT_EQ(document["results"][1]["rounds"].size(), 2U);
-  EXPECT_GT(document["results"][0]["efficiency"], 0.0);
+  EXPECT_GT(document["results"][0]["share_of_solo"], 0.0);
   const auto uniform = steps("logs/uniform.1.jsonl");
   const auto balanced = steps("logs/isochron+linear.2.jsonl");
   ASSERT_EQ(uniform.size(), 12U);

@@ -68,9 +68,7 @@ std::vector<Worker> agree(std::span<const Introduction> introductions) {
     }
     Worker worker = introductions[rank].worker;
     worker.id = rank;
-    if (worker.name.empty()) {
-      worker.name = "worker-" + std::to_string(rank);
-    }
+    worker.name = name_of(worker);
     workers.push_back(std::move(worker));
   }
   return workers;

@@ -81,22 +81,33 @@ bool Replica::change_to_chunks(std::span<const MemoryFailure> failures) {
 }
 
 void Replica::change_bounds(std::span<const BatchBounds> bounds) {
-  require(Phase::kBetween, "change_bounds()");
-  (void)decision();
   if (bounds.size() != members_.size()) {
     throw std::invalid_argument(
         "bounds are of " + std::to_string(bounds.size()) + " workers; permitted: those of all " +
         std::to_string(members_.size()));
   }
-  std::vector<Worker> before = members_;
+  std::vector<Worker> workers = members_;
   for (std::size_t k = 0; k < bounds.size(); ++k) {
-    members_[k].min_batch = bounds[k].min_batch;
-    members_[k].max_batch = std::min(bounds[k].max_batch, options_.global_batch);
+    workers[k].min_batch = bounds[k].min_batch;
+    workers[k].max_batch = bounds[k].max_batch;
+  }
+  change_workers(std::move(workers));
+}
+
+void Replica::change_workers(std::vector<Worker> workers) {
+  require(Phase::kBetween, "change_workers()");
+  (void)decision();
+  if (!std::ranges::equal(workers, members_, {}, &Worker::id, &Worker::id)) {
+    throw std::invalid_argument("the workers are not those of the job; permitted: its members, by rank");
+  }
+  members_.swap(workers);
+  for (Worker& worker : members_) {
+    worker.max_batch = std::min(worker.max_batch, options_.global_batch);
   }
   try {
     fit_to_members();
   } catch (const std::invalid_argument&) {
-    members_ = std::move(before);
+    members_.swap(workers);
     throw;
   }
 }

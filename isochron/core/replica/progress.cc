@@ -12,6 +12,10 @@ constexpr std::int64_t kMostExact = std::int64_t{1} << 53;
 
 }  // namespace
 
+std::string name_of(const Worker& worker) {
+  return worker.name.empty() ? "worker-" + std::to_string(worker.id) : worker.name;
+}
+
 void WorkerState::exchange(StateExchange& state) {
   worker.max_batch = std::min(worker.max_batch, kMostExact);  // as much as no limit
   state.field("id", worker.id);
@@ -65,7 +69,9 @@ Settlement settle(std::span<const ProgressReport> reports) {
     std::ranges::copy(report.evicted, std::back_inserter(result.evicted));
     result.clocks.push_back(report.clock);
     if (report.progress == ProgressReport::kNothing) {
-      result.workers.back().id = result.next_id++;
+      Worker& newcomer = result.workers.back();
+      newcomer.id = result.next_id++;
+      newcomer.name = name_of(newcomer);
       result.joined.push_back(result.workers.back());
     }
     if (report.failed_batch > 0) {

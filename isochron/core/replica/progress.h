@@ -19,6 +19,9 @@ struct WorkerState {
   void exchange(StateExchange& state);
 };
 
+/// The one that it gave itself, or one of its id.
+std::string name_of(const Worker& worker);
+
 struct ProgressReport {
   /// Of a newcomer, which knows nothing yet and has no id.
   static constexpr std::int64_t kNothing = -1;

@@ -197,6 +197,15 @@ std::uint64_t Replica::digest() const {
   return key;
 }
 
+double loss_weight(std::int64_t batch, std::int64_t step_size, std::int64_t workers) {
+  if (step_size <= 0 || workers <= 0 || batch < 0 || batch > step_size) {
+    throw std::invalid_argument(
+        "local batch is " + std::to_string(batch) + " of " + std::to_string(step_size) + " on " +
+        std::to_string(workers) + " workers; permitted: 0 to the global batch, which is above 0 like the workers");
+  }
+  return static_cast<double>(batch) * static_cast<double>(workers) / static_cast<double>(step_size);
+}
+
 double Replica::loss_weight() const {
   if (plan_.mine.size() == 0) {
     return 0.0;
@@ -204,8 +213,7 @@ double Replica::loss_weight() const {
   if (options_.weighting == Weighting::kMean) {
     return 1.0;
   }
-  return static_cast<double>(plan_.mine.size()) * static_cast<double>(plan_.slices.size()) /
-         static_cast<double>(plan_.step_size);
+  return isochron::loss_weight(plan_.mine.size(), plan_.step_size, std::ssize(plan_.slices));
 }
 
 std::int64_t Replica::held_at_once() const {
@@ -369,7 +377,9 @@ void Replica::abandon() {
 }
 
 bool Replica::abandon_for_memory(bool chunkable) {
-  require(Phase::kComputing, "abandon_for_memory()");
+  if (phase_ == Phase::kBetween) {
+    require(Phase::kComputing, "abandon_for_memory()");
+  }
   if (held_at_once() <= 1) {
     return false;
   }

@@ -44,6 +44,10 @@
 
 namespace isochron {
 
+/// b_k K / B for b_k of `step_size` samples. Throws std::invalid_argument unless 0 <= batch <= step_size and
+/// step_size, workers > 0.
+double loss_weight(std::int64_t batch, std::int64_t step_size, std::int64_t workers);
+
 /// What concerns this worker alone.
 struct LocalOptions {
   bool cpu = true;              // false: the device's first step with a batch size takes longer than the later ones
@@ -168,8 +172,8 @@ class Replica {
   std::vector<EventRecord> redo(std::span<const StepReport> reports, double now);
   /// The step did not happen here.
   void abandon();
-  /// The same, since memory did not hold this worker's batch: progress() tells the others. False, changing nothing, if
-  /// there is nothing smaller to try.
+  /// The same, since memory did not hold this worker's batch, or what averaging its gradients needs: progress() tells
+  /// the others. False, changing nothing, if there is nothing smaller to try.
   bool abandon_for_memory(bool chunkable);
   /// The stream has no sample left for another step.
   void end_epoch();
@@ -187,8 +191,9 @@ class Replica {
   /// Once everybody is as far as the leader; `rank` is this worker's new one. Throws isochron::Error if the workers
   /// that are left cannot take B.
   std::vector<EventRecord> adopt(const Settlement& settlement, int rank, double now);
-  /// By rank, between two steps and the same on all workers. Throws std::invalid_argument, changing nothing, if they
-  /// cannot hold B.
+  /// By rank, between two steps and the same on all workers: their bounds and weights, as somebody outside knows them.
+  /// Throws std::invalid_argument, changing nothing, if they are not the members or cannot hold B.
+  void change_workers(std::vector<Worker> workers);
   void change_bounds(std::span<const BatchBounds> bounds);
 
   // As a value, less model and optimizer. All three throw std::invalid_argument on a state that is not of this job.

@@ -117,12 +117,20 @@ void check_agreement(std::span<const StepReport> reports, std::span<const std::i
         where + "there are reports of " + std::to_string(reports.size()) + " workers; permitted: those of all " +
         std::to_string(batches.size()));
   }
+  const auto refuse = [&where](std::size_t rank, const char* whom) {
+    throw Error(
+        where + "rank " + std::to_string(rank) + " does not agree with " + whom +
+        " on the step, its samples or its split; all workers must run the same program, on machines whose "
+        "floating-point results agree");
+  };
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
-    if (reports[rank].digest != reports.front().digest || reports[rank].batch != batches[rank]) {
-      throw Error(
-          where + "rank " + std::to_string(rank) +
-          " does not agree with rank 0 on the step, its samples or its split; all workers must run the same program, "
-          "on machines whose floating-point results agree");
+    if (reports[rank].digest != reports.front().digest) {
+      refuse(rank, "rank 0");
+    }
+  }
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+    if (reports[rank].batch != batches[rank]) {
+      refuse(rank, "this worker");
     }
   }
 }

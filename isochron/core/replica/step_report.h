@@ -89,7 +89,8 @@ StepReport decode_report(std::span<const float> numbers);
 /// Of all ranks, one after the other.
 std::vector<StepReport> decode_reports(std::span<const float> numbers);
 
-/// Throws isochron::Error naming the first rank whose digest is not rank 0's, or whose batch is not its slice.
+/// Throws isochron::Error naming the first rank whose digest is not rank 0's, the same on all workers; if there is
+/// none, the first whose batch is not its slice.
 void check_agreement(std::span<const StepReport> reports, std::span<const std::int64_t> batches, std::int64_t step);
 
 /// Ranks whose loss or own gradient is not finite. Who has no loss, since it has no samples, reports 0.

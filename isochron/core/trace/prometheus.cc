@@ -1,10 +1,10 @@
 #include "isochron/core/trace/prometheus.h"
 
-#include <algorithm>
 #include <cmath>
 #include <string_view>
 
 #include "isochron/core/trace/json.h"
+#include "isochron/core/trace/metrics.h"
 #include "isochron/core/trace/utf8.h"
 
 namespace isochron {
@@ -43,21 +43,6 @@ std::string heading(std::string_view name, std::string_view type, std::string_vi
 
 std::string metric(std::string_view name, std::string_view type, std::string_view help, double value) {
   return heading(name, type, help) + std::string(name) + ' ' + number(value) + '\n';
-}
-
-/// mean_k t_k / max_k t_k over the workers that computed.
-double balance(const std::vector<WorkerStep>& workers) {
-  double sum = 0.0;
-  double longest = 0.0;
-  double count = 0.0;
-  for (const WorkerStep& worker : workers) {
-    if (worker.batch > 0) {
-      sum += worker.compute_seconds;
-      longest = std::max(longest, worker.compute_seconds);
-      count += 1.0;
-    }
-  }
-  return longest > 0.0 ? sum / count / longest : kUnknown;
 }
 
 }  // namespace

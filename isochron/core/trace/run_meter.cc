@@ -1,7 +1,11 @@
 #include "isochron/core/trace/run_meter.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+
+#include "isochron/core/trace/metrics.h"
 
 namespace isochron {
 
@@ -26,48 +30,82 @@ std::int64_t StalenessCount::max() const {
 }
 
 void RunMeter::add(const StepRecord& record) {
-  step_seconds_.push_back(record.seconds);
-  add_seconds(record);
-  for (const WorkerStep& worker : record.workers) {
-    samples_ += static_cast<double>(worker.batch);
-  }
-  balance_sum_ += balance_after(record);
-  if (record.staleness >= 0) {
-    staleness_.add(record.staleness);
-  }
-}
-
-void RunMeter::add_seconds(const StepRecord& record) {
-  if (record.staleness < 0) {
-    seconds_ += record.seconds;
+  last_ = {};
+  if (!std::isfinite(record.seconds) || record.seconds < 0.0) {
     return;
   }
-  const double end = record.start_seconds + record.seconds;
-  if (end > covered_until_) {
-    seconds_ += end - std::max(record.start_seconds, covered_until_);
-    covered_until_ = end;
+  if (record.staleness >= 0) {
+    add_update(record);
+    return;
+  }
+  double samples = 0.0;
+  for (const WorkerStep& worker : record.workers) {
+    samples += static_cast<double>(worker.batch);
+  }
+  seconds_ += record.seconds;
+  last_.samples_per_second = record.seconds > 0.0 ? samples / record.seconds : kUnknown;
+  last_.balance = isochron::balance(record.workers);
+  last_.utilization = isochron::utilization(record);
+  count(samples, record.seconds);
+}
+
+void RunMeter::add_update(const StepRecord& record) {
+  const WorkerStep worker = record.workers.empty() ? WorkerStep{} : record.workers.front();
+  const auto known = std::ranges::find(iterations_, worker.id, &WorkerStep::id);
+  WorkerStep& iteration = known == iterations_.end() ? iterations_.emplace_back() : *known;
+  iteration = {.id = worker.id, .batch = worker.batch, .compute_seconds = record.seconds};
+  cover(record.start_seconds, record.start_seconds + record.seconds);
+  last_.samples_per_second = 0.0;
+  for (const WorkerStep& one : iterations_) {
+    last_.samples_per_second += one.compute_seconds > 0.0 ? static_cast<double>(one.batch) / one.compute_seconds : 0.0;
+  }
+  last_.balance = isochron::balance(iterations_);
+  staleness_.add(record.staleness);
+  count(static_cast<double>(worker.batch), record.seconds);
+}
+
+void RunMeter::count(double samples, double seconds) {
+  samples_ += samples;
+  step_seconds_.push_back(seconds);
+  balance_.add(last_.balance);
+  utilization_.add(last_.utilization);
+}
+
+void RunMeter::cover(double start, double end) {
+  start = std::max(start, closed_until_);
+  if (!(start < end)) {
+    return;
+  }
+  auto next = covered_.upper_bound(start);
+  if (next != covered_.begin() && std::prev(next)->second >= start) {
+    --next;
+    start = next->first;
+  }
+  while (next != covered_.end() && next->first <= end) {
+    end = std::max(end, next->second);
+    next = covered_.erase(next);
+  }
+  covered_.emplace(start, end);
+  constexpr std::size_t kMostIntervals = 256;
+  if (covered_.size() > kMostIntervals) {
+    const auto oldest = covered_.begin();
+    closed_until_ = oldest->second;
+    seconds_ += oldest->second - oldest->first;
+    covered_.erase(oldest);
   }
 }
 
-double RunMeter::balance_after(const StepRecord& record) {
-  std::vector<double> seconds;
-  if (record.staleness < 0) {
-    for (const WorkerStep& worker : record.workers) {
-      seconds.push_back(worker.compute_seconds);
-    }
-  } else {
-    iteration_seconds_[record.workers.empty() ? 0 : record.workers.front().id] = record.seconds;
-    for (const auto& [id, last] : iteration_seconds_) {
-      seconds.push_back(last);
-    }
+double RunMeter::seconds() const {
+  double sum = seconds_;
+  for (const auto& [start, end] : covered_) {
+    sum += end - start;
   }
-  const double sum = std::accumulate(seconds.begin(), seconds.end(), 0.0);
-  const double longest = seconds.empty() ? 0.0 : std::ranges::max(seconds);
-  return longest > 0.0 ? sum / (static_cast<double>(seconds.size()) * longest) : 1.0;
+  return sum;
 }
 
-double RunMeter::balance() const {
-  return steps() == 0 ? 0.0 : balance_sum_ / static_cast<double>(steps());
+double RunMeter::samples_per_second() const {
+  const double time = seconds();
+  return time > 0.0 ? samples_ / time : kUnknown;
 }
 
 }  // namespace isochron

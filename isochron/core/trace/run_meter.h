@@ -1,10 +1,13 @@
 // What a run achieved, gathered from the records of its steps. O(workers) per step. Not thread-safe.
 //
 // Records with a staleness are updates of single workers, which overlap: the time of the run is then that in which some
-// worker was at work, and the balance compares the last iterations of all workers at every update.
+// worker was at work, and the balance compares the last iterations of all workers at every update. Pages and tables
+// take the time and the speed of a run from here, whatever its kind.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -25,28 +28,59 @@ struct StalenessCount {
 
 class RunMeter {
  public:
+  /// What is known of one record; kUnknown where nothing says.
+  struct Figures {
+    double samples_per_second = kUnknown;  // of all workers: after an update each as fast as in its last iteration
+    double balance = kUnknown;             // as in metrics.h; after an update over the last iterations of all
+    double utilization = kUnknown;         // as in metrics.h; updates have none
+  };
+
+  /// A record whose time is not finite, or negative, counts for nothing.
   void add(const StepRecord& record);
 
   [[nodiscard]] std::int64_t steps() const { return static_cast<std::int64_t>(step_seconds_.size()); }
-  [[nodiscard]] double seconds() const { return seconds_; }  // of the steps alone
-  [[nodiscard]] double samples_per_second() const { return steps() == 0 ? 0.0 : samples_ / seconds_; }
+  [[nodiscard]] double seconds() const;  // of the steps alone
+  [[nodiscard]] double samples() const { return samples_; }
+  [[nodiscard]] double samples_per_second() const;  // kUnknown if they took no time
   [[nodiscard]] Quantiles step_seconds() const { return quantiles(step_seconds_); }
-  /// Mean over the steps of mean_k t_k / max_k t_k: 1 if all workers were done at the same moment.
-  [[nodiscard]] double balance() const;
+  /// Means over the records; kUnknown if none has one.
+  [[nodiscard]] double balance() const { return balance_.value(); }
+  [[nodiscard]] double utilization() const { return utilization_.value(); }
+  [[nodiscard]] const Figures& last() const { return last_; }
   /// Of asynchronous updates; empty if there are none.
   [[nodiscard]] const StalenessCount& staleness() const { return staleness_; }
 
  private:
-  void add_seconds(const StepRecord& record);
-  double balance_after(const StepRecord& record);
+  /// Of the values that are known.
+  struct Mean {
+    double sum = 0.0;
+    double count = 0.0;
+
+    void add(double value) {
+      if (std::isfinite(value)) {
+        sum += value;
+        ++count;
+      }
+    }
+    [[nodiscard]] double value() const { return count > 0.0 ? sum / count : kUnknown; }
+  };
+
+  void add_update(const StepRecord& record);
+  void count(double samples, double seconds);
+  void cover(double start, double end);
 
   std::vector<double> step_seconds_;
   double samples_ = 0.0;
   double seconds_ = 0.0;
-  double balance_sum_ = 0.0;
+  Mean balance_;
+  Mean utilization_;
+  Figures last_;
   StalenessCount staleness_;
-  double covered_until_ = 0.0;                    // the end of the last time counted
-  std::map<WorkerId, double> iteration_seconds_;  // of everybody's last one
+  // The time in which some worker was at work, from start to end; the oldest intervals become part of seconds_, since
+  // updates come nearly in the order in which they end.
+  std::map<double, double> covered_;
+  double closed_until_ = -std::numeric_limits<double>::infinity();
+  std::vector<WorkerStep> iterations_;  // everybody's last one, its whole time as the time computed
 };
 
 }  // namespace isochron

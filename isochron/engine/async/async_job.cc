@@ -18,9 +18,9 @@
 #include "isochron/comm/mpi_session.h"
 #include "isochron/core/error.h"
 #include "isochron/core/random/random.h"
-#include "isochron/engine/agreement.h"
 #include "isochron/engine/async/peers.h"
 #include "isochron/engine/async/shard_state.h"
+#include "isochron/engine/handshake.h"
 #include "isochron/engine/usage.h"
 #include "isochron/io/run_log_reader.h"
 #include "isochron/server/shard_optimizer.h"
@@ -201,13 +201,14 @@ void Job::Async::open(const std::shared_ptr<const data::Dataset>& dataset, const
         .global_batch = options_.global_batch,
         .seed = options_.seed,
         .last_batch = options_.last_batch};
-    sampler_.emplace(order);
-    ledger_.emplace(sampler_->samples_per_epoch());
-    place_.seed = options_.seed;
-    dataset_ = dataset;
-    if (resumed_ && resumed_->dataset_size != 0) {
-      follow(*resumed_);
+    EpochCursor cursor(order);
+    if (resumed_) {
+      cursor.go_to(*resumed_);
     }
+    sampler_ = *cursor.sampler();
+    place_ = sampler_->state();
+    ledger_ = cursor.ledger();
+    dataset_ = dataset;
     source_ = std::make_unique<BatchSource>(
         dataset_,
         order,
@@ -500,6 +501,18 @@ std::vector<double> Job::Async::sum(const std::vector<double>& values) {
   }
   recover(failure.value_or(PeerLostError("another worker could not add up values", {})));
   throw Interrupted("the workers changed while they added up values; do it again");
+}
+
+JobStatus Job::Async::status() const {
+  return {
+      .rank = rank(),
+      .size = size(),
+      .is_first = is_first(),
+      .step = step(),
+      .epoch = place_.epoch,
+      .next_record = next_record_,
+      .stopping = stopping_,
+      .stop_signal = static_cast<int>(stop_signal_)};
 }
 
 std::int64_t Job::Async::step() const {

@@ -16,18 +16,18 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isochron/core/replica/known_sizes.h"
+#include "isochron/core/replica/saved_replica.h"
 #include "isochron/engine/async/coordinator.h"
 #include "isochron/engine/batch_source.h"
 #include "isochron/engine/job_driver.h"
-#include "isochron/engine/job_state.h"
 #include "isochron/engine/membership.h"
 #include "isochron/engine/stop_signal.h"
 #include "isochron/server/channel.h"
@@ -48,30 +48,24 @@ class Job::Async final : public Job::Driver, private Member {
   bool begin_step(Batch& batch) override;
   bool backward(const at::Tensor& loss) override;
   bool backward(const Batch& batch, const LossOf& loss_of) override;
-  void give_up_step(const std::exception_ptr& error) override { std::rethrow_exception(error); }
   void finish_step() override;
   std::vector<double> sum(const std::vector<double>& values) override;
   void save(const std::filesystem::path& path) override;
   void restore(const std::filesystem::path& path) override;
   void close() override;
 
-  int rank() const override { return membership_->rank(); }
-  int size() const override { return membership_->size(); }
-  bool is_first() const override { return rank() == 0; }
-  Controller& controller() override { return coordinator_ ? coordinator_->dispatcher().controller() : controller_; }
-  const Decision& decision() override { return decision_; }
-  std::int64_t step() const override;
-  std::int64_t epoch() const override { return place_.epoch; }
+  JobStatus status() const override;
+  const std::vector<Worker>& workers() const override { return controller().roster().workers; }
+  void change_workers(std::vector<Worker> workers) override { controller().change_workers(std::move(workers)); }
+  const Decision& decision() const override { return decision_; }
   std::int64_t steps_per_epoch() const override { return sampler().steps_per_epoch(); }
-  std::int64_t next_record() const override { return next_record_; }
   const Ledger& ledger() const override;
   const StepRecord& last_step() const override { return record_; }
-  double loss_weight() const override { return 1.0; }
-  void meet_at(std::int64_t step) override { meet_at_ = step; }
-  PushCounts push_counts() const override { return counts_; }
   void stop() override { stop_wanted_ = true; }
-  bool stopping() const override { return stopping_; }
-  int stop_signal() const override { return static_cast<int>(stop_signal_); }
+
+  // Only of jobs that are not in step.
+  void meet_at(std::int64_t step) { meet_at_ = step; }
+  PushCounts push_counts() const { return counts_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -82,6 +76,13 @@ class Job::Async final : public Job::Driver, private Member {
     kComputing,  // a batch is out
     kPushing,    // its gradient is on its way
   };
+
+  int rank() const { return membership_->rank(); }
+  int size() const { return membership_->size(); }
+  bool is_first() const { return rank() == 0; }
+  std::int64_t step() const;
+  const Controller& controller() const { return coordinator_ ? coordinator_->dispatcher().controller() : controller_; }
+  Controller& controller() { return coordinator_ ? coordinator_->dispatcher().controller() : controller_; }
 
   static void require(bool condition, const char* what);
   double seconds_since_start(Clock::time_point moment) const;
@@ -112,8 +113,7 @@ class Job::Async final : public Job::Driver, private Member {
   void check_counts();
   void compute(const at::Tensor& loss, double share);
   bool computed(double loss);
-  void follow(const SavedJob& saved);
-  SavedJob saved();
+  SavedReplica saved();
   void warn(const std::string& words) const;
   void tell(const std::string& event, WorkerId worker, const std::string& words);
 
@@ -135,10 +135,7 @@ class Job::Async final : public Job::Driver, private Member {
   Controller controller_of_survivors(const std::vector<Knowledge>& all) const;
 
   // Member: all survivors are where they are, and nobody needs another's state.
-  Standing standing() const override;
-  void finish_unreported() override {}
-  Checkpoint state() override { return {}; }
-  void take_over(const Checkpoint& /*state*/) override {}
+  ProgressReport progress() const override;
 
   JobOptions options_;
   std::unique_ptr<Membership> membership_;
@@ -165,7 +162,7 @@ class Job::Async final : public Job::Driver, private Member {
   std::vector<std::string> kept_news_;
   std::string kept_learning_;
 
-  std::optional<SavedJob> resumed_;  // until the dataset is known
+  std::optional<DataPlace> resumed_;  // until the dataset is known
   std::shared_ptr<const data::Dataset> dataset_;
   std::optional<Sampler> sampler_;  // for its arithmetic; the place is place_
   std::optional<Ledger> ledger_;

@@ -86,7 +86,7 @@ WorldOptions Job::Async::world_options() const {
   return {.timeout = options_.patience(), .watch = {}, .fence = options_.fence};
 }
 
-Standing Job::Async::standing() const {
+ProgressReport Job::Async::progress() const {
   return {.progress = 0, .self = self_, .next_id = members_.size()};
 }
 

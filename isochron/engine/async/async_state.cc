@@ -5,10 +5,12 @@
 #include <torch/optim/optimizer.h>
 
 #include "isochron/core/error.h"
-#include "isochron/core/policy/memory_ceilings.h"
+#include "isochron/core/replica/progress.h"
+#include "isochron/core/replica/saved_replica.h"
 #include "isochron/engine/async/async_job.h"
 #include "isochron/engine/async/shard_state.h"
-#include "isochron/io/run_log_reader.h"
+#include "isochron/engine/checkpoint_transfer.h"
+#include "isochron/engine/model_state.h"
 
 namespace isochron {
 namespace {
@@ -32,16 +34,9 @@ void Job::Async::save(const std::filesystem::path& path) {
     gather_optimizer_state(
         membership_->group(), first_server(), client_->layout(), server_ ? &server_->pieces() : nullptr, *optimizer_);
   }
-  SavedJob job = saved();
-  std::string failure;
-  if (is_first()) {
-    try {
-      write_checkpoint(path, pack(std::move(job), *model_, *optimizer_));
-    } catch (const Error& error) {
-      failure = error.what();
-    }
-  }
-  failure = broadcast(membership_->group(), failure);
+  const State rest = saved().to_state();
+  const std::string failure =
+      write_on_first(path, membership_->group(), [&] { return pack_job(rest, *model_, *optimizer_); });
   if (!failure.empty()) {
     throw Error(failure);
   }
@@ -51,55 +46,46 @@ void Job::Async::save(const std::filesystem::path& path) {
 void Job::Async::restore(const std::filesystem::path& path) {
   require(model_ != nullptr, "restore() before prepare()");
   require(dataset_ == nullptr, "restore() after loader()");
-  resumed_.emplace(unpack(read_everywhere(path, membership_->group()), path.string(), *model_, *optimizer_));
-  resumed_->check_options(options_);
-  WorkerId next_id = 0;
-  resumed_->give_ids(members_, next_id);
+  const SavedReplica saved = SavedReplica::from_state(
+      unpack_job(read_everywhere(path, membership_->group()), path.string(), *model_, *optimizer_));
+  saved.check_options(this->saved());
+  (void)saved.give_ids(members_);
   self_ = members_[static_cast<std::size_t>(rank())];
   std::vector<Worker> now(members_.begin(), members_.begin() + workers_);
-  controller_ = resumed_->restored_controller(options_);
+  controller_ = make_controller(options_, saved.roster);
+  controller_.restore(saved.controller);
   if (!same_workers(controller_.roster().workers, now)) {
     controller_.change_workers(std::move(now));
   }
   decision_ = controller_.decision();
-  place_ = {.seed = options_.seed, .epoch = resumed_->sampler.epoch, .position = resumed_->sampler.position};
-  if (!resumed_->record.empty()) {
-    record_ = std::get<StepRecord>(io::parse_run_log_line(resumed_->record));
+  resumed_ = saved.place;
+  if (resumed_) {
+    place_ = {.seed = options_.seed, .epoch = resumed_->epoch, .position = resumed_->position};
+  }
+  if (saved.record) {
+    record_ = *saved.record;
     next_record_ = record_.step + 1;
   }
 }
 
-void Job::Async::follow(const SavedJob& saved) {
-  saved.check_dataset(dataset_->size());
-  sampler_->restore({options_.seed, saved.sampler.epoch, saved.sampler.position});
-  place_ = sampler_->state();
-  ledger_.emplace(sampler_->samples_per_epoch());
-  restore_state(*ledger_, saved.ledger);
-}
-
 // Collective.
-SavedJob Job::Async::saved() {
+SavedReplica Job::Async::saved() {
   const std::string learned =
       the_only(membership_->group(), coordinator_ ? controller().state().serialize() : std::string());
-  StepRecord last = record_;  // the number of the last one counts
-  last.step = next_record_ - 1;
-  return {
-      .global_batch = options_.global_batch,
-      .seed = std::to_string(options_.seed),
-      .last_batch = options_.last_batch == LastBatch::kKeep ? "keep" : "drop",
-      .policy = options_.policy,
-      .roster = std::vector<Worker>(members_.begin(), members_.begin() + workers_),
-      .next_id = members_.size(),
-      .dataset_size = dataset_ ? dataset_->size() : 0,
-      .sampler = place_,
-      .ledger = ledger_ ? save_state(*ledger_) : State{},
-      .controller = learned.empty() ? controller_.state() : State::parse(learned),
-      .ceilings =
-          [] {
-            MemoryCeilings none;
-            return save_state(none);
-          }(),
-      .record = next_record_ > 0 ? to_json(last) : std::string()};
+  SavedReplica saved;
+  saved.options = option_texts(options_, kCheckpointed);
+  saved.roster.assign(members_.begin(), members_.begin() + workers_);
+  saved.next_id = members_.size();
+  saved.controller = learned.empty() ? controller_.state() : State::parse(learned);
+  if (ledger_) {
+    saved.place = {
+        .dataset_size = dataset_->size(), .epoch = place_.epoch, .position = place_.position, .ledger = *ledger_};
+  }
+  if (next_record_ > 0) {
+    saved.record = record_;
+    saved.record->step = next_record_ - 1;  // the number of the last one counts
+  }
+  return saved;
 }
 
 }  // namespace isochron

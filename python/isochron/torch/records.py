@@ -55,9 +55,8 @@ class StepRecord:
 
     @property
     def balance(self) -> float:
-        """Mean over maximum of the workers' times: 1 if all were done at the same moment."""
-        times = [worker.seconds for worker in self.workers]
-        return sum(times) / len(times) / max(times) if times and max(times) > 0 else 1.0
+        """Mean over longest time of the workers that computed: 1 if all were done at the same moment."""
+        return _core.balance(self.batch_sizes, [worker.seconds for worker in self.workers])
 
 
 @dataclass

@@ -1,0 +1,219 @@
+#include "isochron/engine/job_impl.h"
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "isochron/comm/mpi_session.h"
+#include "isochron/engine/handshake.h"
+#include "isochron/engine/listeners.h"
+
+namespace isochron {
+namespace {
+
+// Null unless this process was started to join a running job.
+std::unique_ptr<Admission> checked_admission(const JobOptions& options) {
+  validate(options);
+  start_mpi();
+  return Admission::take();
+}
+
+Replica make_replica(const Group& group, const JobOptions& options, bool is_newcomer) {
+  const LocalOptions local{.cpu = options.device.is_cpu(), .chunk_size = options.micro_batch};
+  if (is_newcomer) {
+    return Replica::newcomer(JobSettings(options), introduce(options).worker, local);
+  }
+  return {JobSettings(options), agree(group, options), group->getRank(), local};
+}
+
+DataParallelOptions gradient_options(const JobOptions& options) {
+  DataParallelOptions gradients = options.gradients;
+  gradients.measure_moments = options.rate.rule == RateRule::kAdaScale;
+  return gradients;
+}
+
+void require(bool condition, const char* what) {
+  if (!condition) {
+    throw std::logic_error(what);
+  }
+}
+
+}  // namespace
+
+Job::Impl::Impl(const JobOptions& options) : Impl(options, checked_admission(options)) {
+}
+
+Job::Impl::Impl(JobOptions options, std::unique_ptr<Admission> admission)
+    : options_(std::move(options)),
+      patience_(options_),
+      membership_(admission ? MPI_COMM_SELF : MPI_COMM_WORLD, patience_.world_options(options_)),
+      replica_(make_replica(membership_.group(), options_, admission != nullptr)),
+      model_(gradient_options(options_), options_.sync_batch_norm),
+      steps_(options_, replica_, membership_, model_, clock_),
+      recovery_(options_, membership_, replica_, model_, steps_, clock_, std::move(admission)),
+      checkpoints_(replica_, membership_, model_, recovery_),
+      in_chunks_(isochron::sum(membership_.group(), {options_.micro_batch > 0 ? 1.0 : 0.0}).front() > 0) {
+  membership_.group()->barrier()->wait();
+  clock_.start();
+}
+
+JobStatus Job::Impl::status() const {
+  return {
+      .rank = membership_.rank(),
+      .size = membership_.size(),
+      .is_first = membership_.rank() == 0 && replica_.joined(),
+      .step = replica_.step(),
+      .epoch = replica_.epoch(),
+      .next_record = replica_.step(),
+      .stopping = replica_.stopping() || recovery_.came_too_late(),
+      .stop_signal = replica_.stop_signal()};
+}
+
+const StepRecord& Job::Impl::last_step() const {
+  static const StepRecord none;
+  return replica_.last_step() ? *replica_.last_step() : none;
+}
+
+void Job::Impl::prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer) {
+  model_.prepare(model, optimizer, membership_.group(), in_chunks_);
+}
+
+void Job::Impl::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
+  require(model_.prepared(), "loader() before prepare()");
+  steps_.open(dataset, loader);
+  finish_step();
+  steps_.begin_loop();
+}
+
+bool Job::Impl::joined() {
+  if (replica_.joined()) {
+    return true;
+  }
+  const bool joined = recovery_.join();
+  steps_.begin_loop();
+  return joined;
+}
+
+bool Job::Impl::begin_step(Batch& batch) {
+  finish_step();
+  while (joined() && steps_.loop_goes_on()) {
+    if (recovery_.newcomer_is_due()) {
+      recovery_.admit();
+      continue;
+    }
+    try {
+      batch = steps_.begin();
+      return true;
+    } catch (...) {
+      recovery_.recover_from(std::current_exception());
+    }
+  }
+  return false;
+}
+
+bool Job::Impl::backward(const at::Tensor& loss) {
+  try {
+    return follow(steps_.backward(loss));
+  } catch (...) {
+    recovery_.recover_from(std::current_exception());
+  }
+  return false;
+}
+
+bool Job::Impl::backward(const Batch& batch, const LossOf& loss_of) {
+  try {
+    return follow(steps_.backward(batch, loss_of));
+  } catch (...) {
+    recovery_.recover_from(std::current_exception());
+  }
+  return false;
+}
+
+// All workers have the same averages and reports, so all follow alike.
+bool Job::Impl::follow(const StepVerdict& verdict) {
+  switch (verdict.action) {
+    case StepAction::kTake:
+      return true;
+    case StepAction::kRedo:
+      tell_events(options_, steps_.redo());
+      return false;
+    case StepAction::kLeaveOut: {
+      warn(options_, verdict.message + "; the step is left out");
+      const StepOutcome outcome = steps_.leave_out();
+      tell_events(options_, outcome.events);
+      note(outcome);
+      return false;
+    }
+    case StepAction::kRollBack:
+      steps_.undo();
+      roll_back(verdict.message);
+      return false;
+    case StepAction::kStop:
+      break;
+  }
+  steps_.undo();
+  throw NumbersError(verdict.message);
+}
+
+void Job::Impl::roll_back(const std::string& reason) {
+  if (checkpoints_.empty()) {
+    throw NumbersError(reason + ", and there is no checkpoint to go back to");
+  }
+  warn(options_, reason + "; back to " + checkpoints_.last().string());
+  const std::vector<EventRecord> events = checkpoints_.roll_back(reason, clock_.now());
+  steps_.begin_loop();
+  tell_events(options_, events);
+}
+
+void Job::Impl::finish_step() {
+  require(!steps_.is_computing(), "the loader went on to the next step before backward()");
+  if (!steps_.is_taken()) {
+    return;
+  }
+  try {
+    note(steps_.finish());
+  } catch (...) {
+    recovery_.recover_from(std::current_exception());
+  }
+}
+
+void Job::Impl::note(const StepOutcome& outcome) {
+  patience_.follow(outcome.record.seconds);
+  recovery_.note_step(outcome);
+  tell_step(options_, outcome.record);
+}
+
+std::vector<double> Job::Impl::sum(const std::vector<double>& values) {
+  std::vector<double> sums;
+  const auto add = [&] { sums = isochron::sum(membership_.group(), values); };
+  if (replica_.phase() != Replica::Phase::kBetween) {
+    add();  // nothing can be done about a failure here
+  } else if (!recovery_.try_together(add)) {
+    throw Interrupted("the workers changed while they added up values; do it again");
+  }
+  return sums;
+}
+
+void Job::Impl::save(const std::filesystem::path& path) {
+  require(model_.prepared(), "save() before prepare()");
+  finish_step();
+  checkpoints_.save(path);
+}
+
+void Job::Impl::restore(const std::filesystem::path& path) {
+  require(model_.prepared(), "restore() before prepare()");
+  require(!steps_.is_open(), "restore() after loader()");
+  checkpoints_.restore(path);
+}
+
+void Job::Impl::close() {
+  if (steps_.is_taken()) {
+    finish_step();
+  }
+  steps_.close();
+  model_.close();
+}
+
+}  // namespace isochron
