@@ -3,8 +3,9 @@ cmake := cmake --preset
 seconds ?= 60  # of `make fuzz`, per target
 seeds ?= 20  # of `make chaos`
 steps ?= 300  # of each of them
+minutes ?= 60  # of `make soak`
 
-.PHONY: all program setup demo data test check rest asan tsan core-only chaos mutate fuzz lint lint-all analyze format bench golden test-count wheel clean help
+.PHONY: all program setup demo data test check rest asan tsan core-only chaos soak mutate fuzz lint lint-all analyze format bench golden test-count wheel clean help
 
 program: ## build the program: build/isochron
 	@scripts/setup.sh build
@@ -39,6 +40,9 @@ asan tsan core-only: setup ## build and run the tests with this preset
 
 chaos: all ## kill, stop, starve and add workers at random: seeds=20 runs of steps=300
 	ISOCHRON_CHAOS_SEEDS=$(seeds) ISOCHRON_CHAOS_STEPS=$(steps) build/dev/bin/elastic_test --gtest_filter='*Chaos'
+
+soak: program ## train for minutes=60 with a fault every ten seconds, and prove what is left
+	@scripts/soak.py --minutes $(minutes)
 
 mutate: all ## switch off one protection after the other and expect a test to notice: only=WORD of docs/guarantees.md
 	@scripts/mutate.py --only '$(only)'

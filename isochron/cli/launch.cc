@@ -1,7 +1,8 @@
 #include "isochron/emulate/launch.h"
 
 #include <algorithm>
-#include <csignal>
+#include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -35,6 +36,8 @@ struct LaunchRequest {
   std::int64_t replacements = 0;
   std::int64_t restarts = 0;
   bool no_recovery = false;
+  double start_timeout = 300.0;  // seconds
+  double stop_timeout = 300.0;
   std::string attach;  // empty: a job of its own
   bool quiet = false;
   std::vector<std::string> command;
@@ -118,8 +121,7 @@ int launch_with_restarts(emulate::LaunchOptions options, std::int64_t restarts) 
         "--restarts is " + std::to_string(restarts) + "; permitted: with a command that has --checkpoints FOLDER");
   }
   while (true) {
-    const int status = emulate::launch(options);
-    const bool asked_to_end = status == 128 + SIGINT || status == 128 + SIGTERM;
+    const auto [status, asked_to_end] = emulate::launch(options);
     if (status == 0 || status == kBadUsage || asked_to_end || restarts == 0) {
       return status;
     }
@@ -167,6 +169,8 @@ void run_launch(const LaunchRequest& request, const CLI::App& program) {
   options.mpirun_options = request.mpirun_options;
   options.replacements = request.replacements;
   options.recovery = !request.no_recovery;
+  options.start_timeout = std::chrono::milliseconds(std::llround(request.start_timeout * 1000.0));
+  options.stop_timeout = std::chrono::milliseconds(std::llround(request.stop_timeout * 1000.0));
   throw CLI::RuntimeError(launch_with_restarts(std::move(options), request.restarts));
 }
 
@@ -198,6 +202,8 @@ void add_launch(CLI::App& program) {
   command->add_flag("--no-recovery", request->no_recovery, "Let a lost worker end the job, as MPIs without ULFM do");
   add_whole(
       *command, "--restarts", request->restarts, 0, kMostCount, "Start a lost job again, from its last checkpoint");
+  add_number(*command, "--start-timeout", request->start_timeout, "Seconds until workers must take part in the job");
+  add_number(*command, "--stop-timeout", request->stop_timeout, "Seconds until workers must end that were asked to");
   command->add_option("--attach", request->attach, "Add -n workers to the job of this launcher, and end")
       ->type_name("PROCESS");
   command->add_flag("--quiet", request->quiet, "Say nothing of limits and changes");

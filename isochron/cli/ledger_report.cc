@@ -138,6 +138,8 @@ LedgerReport read_ledger(std::istream& log, const std::string& name) {
     while ((line = reader.next())) {
       if (const auto* const step = std::get_if<StepRecord>(&*line)) {
         auditor.add(*step, reader.line_number());
+      } else if (const auto* const update = std::get_if<UpdateRecord>(&*line)) {
+        auditor.add(*update, reader.line_number());
       } else if (const auto* const event = std::get_if<EventRecord>(&*line)) {
         auditor.add(*event, reader.line_number());
       }

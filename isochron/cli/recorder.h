@@ -17,7 +17,7 @@ class Recorder {
   /// Opens the files; an empty name means none. Throws std::invalid_argument if one cannot be written.
   Recorder(const RunHeader& header, const std::string& log, const std::string& trace);
 
-  /// A StepRecord or an EventRecord.
+  /// A StepRecord, an UpdateRecord or an EventRecord.
   template <class Record>
   void record(const Record& record) {
     if (log_) {

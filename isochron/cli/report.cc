@@ -54,6 +54,7 @@ class TraceWriter {
     file_->stream() << trace_->begin();
   }
   void add(const StepRecord& record) { file_->stream() << trace_->add(record); }
+  void add(const UpdateRecord& record) { file_->stream() << trace_->add(record); }
   void add(const EventRecord& record) { file_->stream() << trace_->add(record); }
   void add(const EvaluationRecord&) {}  // has no place in time of its own
 

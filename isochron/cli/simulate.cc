@@ -75,7 +75,7 @@ sim::Result simulate(
     return sim::simulate(cluster, options, policy);
   }
   const auto record = [recorder](const auto& what) { recorder->record(what); };
-  return sim::simulate(cluster, options, policy, record, record);
+  return sim::simulate(cluster, options, policy, {.step = record, .update = record, .event = record});
 }
 
 void run_simulate(SimulateRequest& request) {

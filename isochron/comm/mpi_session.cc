@@ -4,7 +4,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
+#include <optional>
+#include <string>
+#include <system_error>
 #include <thread>
 
 #include <mpi.h>
@@ -43,6 +47,44 @@ void outlive_broken_connections() {
   }
 }
 
+// Around the start of a process that is a world of its own, which would leave shared memory and a folder behind that
+// nobody needs (Open MPI 5.0.11), and listen to nobody on every interface.
+class LoneStart {
+ public:
+  LoneStart() {
+    if (std::getenv("PMIX_NAMESPACE") != nullptr || std::getenv("PMI_RANK") != nullptr) {
+      return;
+    }
+    setenv("OMPI_MCA_btl", "self", /*overwrite=*/0);
+    std::error_code none;
+    std::string name = (std::filesystem::temp_directory_path(none) / "isochron-mpi-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) {
+      folder_ = name;
+      const char* const given = std::getenv("TMPDIR");
+      given_ = given != nullptr ? std::optional<std::string>(given) : std::nullopt;
+      setenv("TMPDIR", name.c_str(), /*overwrite=*/1);
+    }
+  }
+  LoneStart(const LoneStart&) = delete;
+  LoneStart& operator=(const LoneStart&) = delete;
+  ~LoneStart() {
+    if (folder_.empty()) {
+      return;
+    }
+    if (given_) {
+      setenv("TMPDIR", given_->c_str(), /*overwrite=*/1);
+    } else {
+      unsetenv("TMPDIR");
+    }
+    std::error_code none;
+    std::filesystem::remove_all(folder_, none);
+  }
+
+ private:
+  std::filesystem::path folder_;
+  std::optional<std::string> given_;
+};
+
 }  // namespace
 
 MpiSession::MpiSession() {
@@ -53,8 +95,13 @@ MpiSession::MpiSession() {
   // Among workers of which some joined later, ranks do not agree on whether its collectives by hosts are to be used,
   // and wait for each other (5.0.11). Ours are not among them.
   setenv("OMPI_MCA_coll", "^han", /*overwrite=*/0);
+  // Both sides of a join are connected by the launcher's daemon, without a limit in time unless it is told one; seconds.
+  setenv("OMPI_MCA_mpi_pmix_connect_timeout", "60", /*overwrite=*/0);
   int provided = MPI_THREAD_SINGLE;
-  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  {
+    const LoneStart lone;
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  }
   if (provided < MPI_THREAD_MULTIPLE) {
     MPI_Finalize();
     throw Error("this MPI does not support MPI_THREAD_MULTIPLE; use a build that does");

@@ -1,5 +1,5 @@
 // MPI from start to end of a process: the first object of main. Works under mpirun and srun, and alone as a world of
-// one.
+// one, which opens no port and shares no memory (unless OMPI_MCA_btl says otherwise, as one that starts others needs it).
 #pragma once
 
 namespace isochron {

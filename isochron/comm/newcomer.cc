@@ -20,6 +20,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// From the start of its process to its introduction: it opens its data and makes its model.
+constexpr auto kTimeToStart = std::chrono::minutes(10);
+
 // Of a process that was started just before the job ended.
 constexpr auto kTimeToArrive = std::chrono::seconds(10);
 
@@ -156,10 +159,12 @@ struct Newcomer::Arrival {
   std::string introduction;
   std::string failure;
   std::atomic<bool> stop = false;
+  std::atomic<bool> given_up = false;  // whoever waits for it tells it so, should it come after all
   std::atomic<Status> status = Status::kComing;
 };
 
-Newcomer::Newcomer(std::vector<std::string> words, std::string host) : arrival_(std::make_shared<Arrival>()) {
+Newcomer::Newcomer(std::vector<std::string> words, std::string host, std::function<bool()> gone)
+    : gone_(std::move(gone)), due_(Clock::now() + kTimeToStart), arrival_(std::make_shared<Arrival>()) {
   MpiSession::end_in_time();
   std::packaged_task<void()> task(
       [arrival = arrival_, words = std::move(words), host = std::move(host)] { await(*arrival, words, host); });
@@ -169,6 +174,9 @@ Newcomer::Newcomer(std::vector<std::string> words, std::string host) : arrival_(
 
 Newcomer::~Newcomer() {
   arrival_->stop = true;
+  if (!given_up_.empty()) {
+    return;
+  }
   if (ended_.wait_for(kTimeToArrive) != std::future_status::ready || arrival_->bridge == MPI_COMM_NULL) {
     return;
   }
@@ -182,14 +190,28 @@ Newcomer::~Newcomer() {
   MPI_Comm_free(&arrival_->bridge);
 }
 
-Newcomer::Status Newcomer::status() const {
-  return arrival_->status;
+Newcomer::Status Newcomer::status() {
+  if (given_up_.empty() && arrival_->status == Status::kComing) {
+    if (gone_ && gone_()) {
+      give_up("its process ended while it started");
+    } else if (Clock::now() > due_) {
+      give_up("it did not come within " + std::to_string(kTimeToStart.count()) + " minutes");
+    }
+  }
+  return given_up_.empty() ? arrival_->status.load() : Status::kFailed;
 }
+
+void Newcomer::give_up(const std::string& reason) {
+  given_up_ = reason;
+  arrival_->given_up = true;
+  arrival_->stop = true;
+}
+
 const std::string& Newcomer::introduction() const {
   return arrival_->introduction;
 }
 const std::string& Newcomer::failure() const {
-  return arrival_->failure;
+  return given_up_.empty() ? arrival_->failure : given_up_;
 }
 
 void Newcomer::await(Arrival& arrival, const std::vector<std::string>& words, const std::string& host) {
@@ -197,6 +219,9 @@ void Newcomer::await(Arrival& arrival, const std::vector<std::string>& words, co
     arrival.bridge = merged(spawn(words, host), /*is_new=*/false);
     if (receive(arrival.bridge, kNew, kIntroductionTag, arrival.introduction, arrival.stop)) {
       arrival.status = Status::kReady;
+    }
+    if (arrival.given_up) {
+      send(arrival.bridge, kNew, kAnswerTag, kRefused + "it came too late");
     }
   } catch (const PeerError& error) {
     arrival.failure = error.what();

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -28,8 +29,9 @@ MPI_Comm merge_newcomer(MPI_Comm world);
 // The first worker's side.
 class Newcomer {
  public:
-  // Starts the words as a process of this MPI job, on `host` unless that is empty. Returns at once.
-  explicit Newcomer(std::vector<std::string> words, std::string host = {});
+  // Starts the words as a process of this MPI job, on `host` unless that is empty. Returns at once. `gone` says whether
+  // the process has ended, if anybody can tell: MPI does not while the process starts, and waits for it.
+  explicit Newcomer(std::vector<std::string> words, std::string host = {}, std::function<bool()> gone = {});
   Newcomer(const Newcomer&) = delete;
   Newcomer& operator=(const Newcomer&) = delete;
   // Tells it that there is no job left to join, if nobody has told it anything yet. One that does not even come to be
@@ -37,7 +39,8 @@ class Newcomer {
   ~Newcomer();
 
   enum class Status : std::uint8_t { kComing, kReady, kFailed };
-  Status status() const;
+  // One that has ended, or does not come within some minutes, has failed; MPI's wait for it is left behind.
+  Status status();
   // Once it is ready.
   const std::string& introduction() const;
   // Once it has failed.
@@ -54,9 +57,14 @@ class Newcomer {
   static void await(Arrival& arrival, const std::vector<std::string>& words, const std::string& host);
   void answer(const std::string& words);
 
+  void give_up(const std::string& reason);
+
+  const std::function<bool()> gone_;
+  const std::chrono::steady_clock::time_point due_;
   std::shared_ptr<Arrival> arrival_;
   std::future<void> ended_;
   bool answered_ = false;
+  std::string given_up_;  // why; empty: it is not
 };
 
 // The new process's side.

@@ -10,6 +10,7 @@
 #include "isochron/comm/mpi_call.h"
 #include "isochron/comm/quorum.h"
 #include "isochron/comm/ulfm.h"
+#include "isochron/comm/watchdog.h"
 
 namespace isochron {
 namespace {
@@ -26,6 +27,11 @@ constexpr auto kNamingPatience = 300ms;
 constexpr auto kGaveUp = std::numeric_limits<std::int64_t>::max();
 // After a revocation requests ended within 18 ms wherever it was measured.
 constexpr auto kDrainPatience = 1000ms;
+
+// Between two turns of the thread, in which it may ask a silent peer twice and wait for the answer as long as an operation.
+std::chrono::milliseconds limit_with(std::chrono::milliseconds timeout) {
+  return 2 * timeout + 15s;
+}
 
 std::string named(const Peer& peer) {
   return "rank " + std::to_string(peer.rank) + " on " + peer.host;
@@ -93,11 +99,15 @@ void Progress::abort() {
 }
 
 void Progress::run() {
+  pthread_setname_np(pthread_self(), "isochron-mpi");
+  WatchedThread watched("the thread that drives MPI", limit_with(last_timeout_));
   auto moved = Clock::now();
   std::deque<Operation> fresh;
   while (take_work(fresh, in_flight_.empty() ? kIdlePause : backoff_.sleep_after(Clock::now() - moved))) {
+    watched.beat();
     if (!fresh.empty()) {
       moved = Clock::now();
+      watched.set_limit(limit_with(fresh.front().timeout));
     }
     for (; !fresh.empty(); fresh.pop_front()) {
       start(std::move(fresh.front()));

@@ -14,6 +14,7 @@
 #include "isochron/comm/mpi_session.h"
 #include "isochron/comm/newcomer.h"
 #include "isochron/comm/ulfm.h"
+#include "isochron/comm/watchdog.h"
 
 namespace isochron {
 namespace {
@@ -145,8 +146,17 @@ void World::evict(const std::vector<Peer>& suspects) const {
   }
 }
 
+// What a vote, or a change of the members, may take in all: those who are late are killed after each time-out, so who
+// still waits then waits for MPI itself.
+std::chrono::milliseconds World::longest_wait() const {
+  return 4 * options_.timeout + kTimeToPart;
+}
+
 void World::watch(const std::function<void()>& task) {
-  std::future<void> done = std::async(std::launch::async, task);
+  std::future<void> done = std::async(std::launch::async, [this, &task] {
+    const WatchedThread watched("a change of the job's members", longest_wait());
+    task();
+  });
   while (done.wait_for(options_.timeout) != std::future_status::ready) {
     const std::vector<Peer> late = suspects(*backend_);
     if (done.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
@@ -188,6 +198,7 @@ bool World::agree(bool ok) {
   if (size() == 1) {
     return ok;
   }
+  const WatchedThread watched("a vote of the workers", longest_wait());
   Vote vote(comm_, ok);
   while (!ends_before(vote, Clock::now() + options_.timeout)) {
     evict(suspects(*backend_));

@@ -71,6 +71,7 @@ class World {
   void evict(const std::vector<Peer>& suspects) const;
   // Runs `task` beside this thread and kills whoever keeps it waiting.
   void watch(const std::function<void()>& task);
+  std::chrono::milliseconds longest_wait() const;
 
   const WorldOptions options_;
   MPI_Comm comm_ = MPI_COMM_NULL;

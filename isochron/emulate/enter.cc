@@ -84,6 +84,7 @@ int enter(
     setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
   }
   on_request_to_end([](int) { asked_to_end = 1; });
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // mpirun has killed its workers if it could
   setpgid(0, 0);
   const pid_t group = getpgrp();
   const pid_t child = fork();
@@ -98,7 +99,8 @@ int enter(
     // a signal came in between
   }
   notes.write_status(exit_status(status));
-  while (asked_to_end != 0 && !all_have_ended(folder)) {
+  // One that was lost must be known to MPI at once, or the others wait for it in vain.
+  while (WIFEXITED(status) && asked_to_end != 0 && !all_have_ended(folder)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   if (WIFSIGNALED(status)) {

@@ -20,8 +20,8 @@ constexpr const char* kNetworkVariable = "ISOCHRON_NETWORK";  // the network nam
 /// b) sets the environment that the launcher noted for that worker in `folder`;
 /// c) a child joins its control group and network, notes its process number and becomes `words`;
 /// d) notes how it ended;
-/// e) if the worker was asked to end, waits for the others: mpirun ends a job in which one rank fails, and those that
-///    still save their state would not live to finish;
+/// e) if the worker was asked to end and did so, waits for the others: mpirun ends a job in which one rank fails, and
+///    those that still save their state would not live to finish. The launcher sees to it that they end;
 /// f) ends the same way: returns the worker's status, or is ended by the same signal.
 /// Throws isochron::Error.
 int enter(

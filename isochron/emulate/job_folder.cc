@@ -1,11 +1,17 @@
 #include "isochron/emulate/job_folder.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <chrono>
+#include <climits>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <system_error>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "isochron/core/error.h"
 #include "isochron/emulate/owner.h"
@@ -16,6 +22,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A process that starts makes its segment a moment before it uses it.
+constexpr auto kNewSegment = std::chrono::minutes(1);
+
+/// Files in `folder` that some process has in its memory.
+std::set<std::string> mapped_files(const fs::path& folder) {
+  std::set<std::string> files;
+  std::error_code ignored;
+  for (const fs::directory_entry& process : fs::directory_iterator("/proc", ignored)) {
+    std::ifstream maps(process.path() / "maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (const std::size_t path = line.find(folder.string() + "/"); path != std::string::npos) {
+        files.insert(line.substr(path));
+      }
+    }
+  }
+  return files;
+}
+
 template <class... Value>
 void write(const fs::path& path, const Value&... values) {
   io::OutputFile file(path);
@@ -25,7 +49,7 @@ void write(const fs::path& path, const Value&... values) {
 
 }  // namespace
 
-OwnFolder::OwnFolder() : path_(fs::temp_directory_path() / owner_name()) {
+OwnFolder::OwnFolder(const fs::path& parent) : path_(parent / owner_name()) {
   if (mkdir(path_.c_str(), S_IRWXU) != 0) {
     throw Error("cannot make folder " + path_.string() + ": " + std::strerror(errno));
   }
@@ -47,13 +71,34 @@ std::optional<fs::path> find_job_folder(const std::string& launcher) {
   return std::nullopt;
 }
 
-void remove_orphaned_folders() {
+void remove_orphaned_folders(const fs::path& parent) {
   std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(fs::temp_directory_path(), ignored)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent, ignored)) {
     if (is_orphan(entry.path().filename().string())) {
       fs::remove_all(entry.path(), ignored);
     }
   }
+}
+
+std::size_t remove_orphaned_segments(const fs::path& folder) {
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  gethostname(host.data(), host.size() - 1);
+  // As Open MPI names them: sm_segment.HOST.USER.JOB.RANK. Other hosts, which are containers, may share the folder.
+  const std::string prefix = std::string("sm_segment.") + host.data() + "." + std::to_string(geteuid()) + ".";
+  const auto oldest_new = fs::file_time_type::clock::now() - kNewSegment;
+  std::vector<fs::path> candidates;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().filename().string().starts_with(prefix) && entry.last_write_time(ignored) < oldest_new) {
+      candidates.push_back(entry.path());
+    }
+  }
+  if (candidates.empty()) {
+    return 0;
+  }
+  const std::set<std::string> used = mapped_files(folder);
+  return static_cast<std::size_t>(std::ranges::count_if(
+      candidates, [&](const fs::path& path) { return !used.contains(path.string()) && fs::remove(path, ignored); }));
 }
 
 WorkerNotes::WorkerNotes(const fs::path& folder, std::size_t worker) : stem_(folder / std::to_string(worker)) {

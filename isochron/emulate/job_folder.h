@@ -16,8 +16,8 @@ namespace isochron::emulate {
 /// The launcher's side: makes the folder and removes it.
 class OwnFolder {
  public:
-  /// In the temporary folder, under a name of owner_name(). Throws isochron::Error.
-  OwnFolder();
+  /// In `parent`, under a name of owner_name(). Throws isochron::Error.
+  explicit OwnFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path());
   OwnFolder(const OwnFolder&) = delete;
   OwnFolder& operator=(const OwnFolder&) = delete;
   ~OwnFolder();
@@ -32,7 +32,14 @@ class OwnFolder {
 [[nodiscard]] std::optional<std::filesystem::path> find_job_folder(const std::string& launcher);
 
 /// Removes those of launchers that are gone.
-void remove_orphaned_folders();
+void remove_orphaned_folders(const std::filesystem::path& parent = std::filesystem::temp_directory_path());
+
+/// Where Open MPI has its shared memory unless it is told otherwise.
+inline constexpr const char* kSharedMemory = "/dev/shm";
+
+/// Removes the shared memory of MPI processes of this user that were killed, as it lies in `folder`: nobody has it in
+/// use, and none was made in the last minute. Returns how many.
+std::size_t remove_orphaned_segments(const std::filesystem::path& folder = kSharedMemory);
 
 using Variables = std::vector<std::pair<std::string, std::string>>;  // of an environment
 

@@ -29,6 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kNotThere = 128 + SIGKILL;  // until it joins, as if it had been lost
+constexpr int kMostStarts = 3;            // of a job that loses a worker before its first step
 
 void require(bool holds, const std::string& field, const std::string& value, const std::string& permitted) {
   if (!holds) {
@@ -121,6 +122,7 @@ void add_job_variables(Variables& variables, const fs::path& folder, const std::
   variables.emplace_back(io::kWorkerNameVariable, name);
   variables.emplace_back(io::kStepFileVariable, (folder / "step").string());
   variables.emplace_back(io::kJobFolderVariable, folder.string());
+  variables.emplace_back("TMPDIR", fs::temp_directory_path().string());  // mpirun has another one
   variables.emplace_back("OMP_NUM_THREADS", "1");  // threads that wait for each other would burn the quota
 }
 
@@ -133,9 +135,18 @@ std::string in_words(const sim::ClusterSpec& cluster) {
   return text + " cores" + (cluster.changes.empty() ? "" : " at first");
 }
 
+std::unique_ptr<OwnFolder> own_shared_memory() {
+  try {
+    return std::make_unique<OwnFolder>(kSharedMemory);
+  } catch (const Error&) {
+    return nullptr;  // a system without it
+  }
+}
+
 /// What the workers are put into; in the order in which it is made.
 struct Surroundings {
   OwnFolder folder;
+  std::unique_ptr<OwnFolder> shared_memory = own_shared_memory();  // of MPI; null: where MPI has it by default
   io::StepFile step_file = io::StepFile::create(folder.path() / "step");
   std::optional<Network> network;       // none: all share this machine's
   std::unique_ptr<CpuLimiter> limiter;  // null: no limits
@@ -170,6 +181,9 @@ void write_notes(
   const fs::path& folder = surroundings.folder.path();
   Variables variables = spec != nullptr ? variables_of(*spec) : Variables{};
   add_job_variables(variables, folder, name);
+  if (surroundings.shared_memory) {
+    variables.emplace_back("OMPI_MCA_btl_sm_backing_directory", surroundings.shared_memory->path().string());
+  }
   if (options.cluster) {
     variables.emplace_back(io::kClusterVariable, options.cluster->name);
   }
@@ -264,6 +278,7 @@ std::vector<std::string> job_words(
   if (surroundings.network) {
     add(words_inside(surroundings.network->hub()));
   }
+  add({"env", "TMPDIR=" + surroundings.folder.path().string()});  // a killed one would leave its folder behind
   add(mpirun_words(
       mpirun,
       {.workers = workers_at_first(options),
@@ -284,6 +299,44 @@ void remove_orphans(const std::optional<CgroupTree>& tree) {
   }
   remove_orphaned_networks();
   remove_orphaned_folders();
+  remove_orphaned_folders(kSharedMemory);
+  remove_orphaned_segments();
+}
+
+/// One attempt to run the job, in limits of its own.
+JobEnd run_job(
+    const LaunchOptions& options,
+    const Mpirun& mpirun,
+    const HeldSignals& signals,
+    const std::optional<CgroupTree>& tree) {
+  Plan plan = make_plan(options);
+  Surroundings surroundings;
+  if (options.cluster) {
+    make_limits(surroundings, options, plan.quotas, tree);
+  }
+  for (std::size_t worker = 0; worker < plan.names.size(); ++worker) {
+    const sim::WorkerSpec* const spec = options.cluster ? &options.cluster->workers[worker] : nullptr;
+    write_notes(surroundings, options, plan.names[worker], worker, spec);
+  }
+  std::function<std::optional<FollowedCluster>()> look;
+  if (options.cluster && options.changed_cluster) {
+    look = [follower = Follower(options, surroundings, *surroundings.limiter)]() mutable { return follower.look(); };
+  }
+  Supervisor supervisor(
+      {.mpirun = start(job_words(surroundings, options, mpirun)),
+       .folder = surroundings.folder.path(),
+       .names = std::move(plan.names),
+       .replacements = options.replacements,
+       .start_timeout = options.start_timeout,
+       .stop_timeout = options.stop_timeout,
+       .schedule = std::move(plan.schedule),
+       .periods = std::move(plan.periods),
+       .limiter = std::move(surroundings.limiter),
+       .look_at_cluster = std::move(look),
+       .say = options.say},
+      surroundings.step_file,
+      signals);
+  return supervisor.run();
 }
 
 }  // namespace
@@ -309,6 +362,10 @@ void LaunchOptions::validate() const {
       "period",
       std::to_string(period_microseconds) + " microseconds",
       "1000 to 1000000");
+  for (const auto& [name, time] :
+       {std::pair{"start-timeout", start_timeout}, std::pair{"stop-timeout", stop_timeout}}) {
+    require(time.count() > 0, name, std::to_string(time.count()) + " ms", "more than 0");
+  }
   if (!cluster) {
     return;
   }
@@ -334,12 +391,13 @@ void attach(const std::string& job, std::int64_t workers, const std::function<vo
     Variables variables;
     add_job_variables(variables, *folder, "w" + std::to_string(worker));
     WorkerNotes(*folder, worker).write_environment(variables);
-    io::post_join_request(*folder, {.words = words_to_join(*folder, worker)});
+    io::post_join_request(
+        *folder, {.words = words_to_join(*folder, worker), .worker = static_cast<std::int64_t>(worker)});
     say("worker w" + std::to_string(worker) + " was asked for; it joins the job between two steps");
   }
 }
 
-int launch(const LaunchOptions& requested) {
+LaunchEnd launch(const LaunchOptions& requested) {
   requested.validate();
   LaunchOptions options = requested;
   if (!options.say) {
@@ -350,32 +408,17 @@ int launch(const LaunchOptions& requested) {
   const std::optional<CgroupTree> tree = find_cgroup_tree();
   remove_orphans(tree);
 
-  Plan plan = make_plan(options);
-  Surroundings surroundings;
-  if (options.cluster) {
-    make_limits(surroundings, options, plan.quotas, tree);
+  for (int attempt = 1;; ++attempt) {
+    const JobEnd end = run_job(options, mpirun, signals, tree);
+    if (!end.before_first_step) {
+      return {.status = end.status, .asked_to_end = end.asked_to_end};
+    }
+    if (attempt == kMostStarts) {
+      options.say("the job could not be started in " + std::to_string(kMostStarts) + " attempts");
+      return {.status = end.status};
+    }
+    options.say("the job is started again");
   }
-  for (std::size_t worker = 0; worker < plan.names.size(); ++worker) {
-    const sim::WorkerSpec* const spec = options.cluster ? &options.cluster->workers[worker] : nullptr;
-    write_notes(surroundings, options, plan.names[worker], worker, spec);
-  }
-  std::function<std::optional<FollowedCluster>()> look;
-  if (options.cluster && options.changed_cluster) {
-    look = [follower = Follower(options, surroundings, *surroundings.limiter)]() mutable { return follower.look(); };
-  }
-  Supervisor supervisor(
-      {.mpirun = start(job_words(surroundings, options, mpirun)),
-       .folder = surroundings.folder.path(),
-       .names = std::move(plan.names),
-       .replacements = options.replacements,
-       .schedule = std::move(plan.schedule),
-       .periods = std::move(plan.periods),
-       .limiter = std::move(surroundings.limiter),
-       .look_at_cluster = std::move(look),
-       .say = options.say},
-      surroundings.step_file,
-      signals);
-  return supervisor.run();
 }
 
 }  // namespace isochron::emulate

@@ -23,6 +23,18 @@ constexpr auto kTick = std::chrono::milliseconds(5);
 constexpr auto kLook = std::chrono::milliseconds(200);
 // What mpirun may take to end after the last worker has: that of Open MPI 5.0.11 may wait for ever where some joined.
 constexpr auto kTimeToEnd = std::chrono::seconds(5);
+// Between two looks at who has reached the end.
+constexpr auto kWatch = std::chrono::milliseconds(100);
+// What others may take once one worker has reached the end of the job: to write results, and for one that was about to
+// join to hear that there is nothing left to join.
+constexpr auto kTimeToFinish = std::chrono::seconds(60);
+constexpr auto kTimeToHear = std::chrono::seconds(15);
+
+std::string in_seconds(std::chrono::milliseconds time) {
+  std::ostringstream text;
+  text << std::chrono::duration<double>(time).count() << " s";
+  return text.str();
+}
 
 std::string in_words(const std::string& worker, const Limits& limits) {
   std::ostringstream text;
@@ -62,7 +74,8 @@ Supervisor::Supervisor(RunningJob job, const io::StepFile& step_file, const Held
       job_(std::move(job)),
       step_file_(step_file),
       signals_(signals),
-      mourned_(workers_.size()) {
+      mourned_(workers_.size()),
+      due_(workers_.size()) {
   if (job_.schedule) {
     limits_ = job_.schedule->at(io::StepFile::kNotStarted, -1.0);
   }
@@ -77,7 +90,7 @@ Supervisor::~Supervisor() {
   }
 }
 
-int Supervisor::run() {
+JobEnd Supervisor::run() {
   while (!mpirun_has_ended()) {
     const int signal = signals_.wait_for(kTick);
     // The step first: whoever publishes one has begun.
@@ -85,16 +98,18 @@ int Supervisor::run() {
     look_at_cluster();
     note_added_workers();
     adopt_workers();
-    note_lost_workers();
+    note_lost_workers(step);
     if (signal != 0 && signal != SIGCHLD) {
       pass_on(signal);
     }
     if (job_.schedule && passed_on_ == 0) {
       apply_schedule(step);
     }
+    watch_start(step);
+    watch_end();
     end_mpirun_in_time();
   }
-  return verdict();
+  return {.status = verdict(), .asked_to_end = passed_on_ != 0, .before_first_step = start_failed_};
 }
 
 bool Supervisor::mpirun_has_ended() {
@@ -131,6 +146,7 @@ void Supervisor::adopt_workers() {
     }
     if (const auto pids = WorkerNotes(job_.folder, worker).pids()) {
       workers_[worker].emplace(*pids);
+      due_[worker] = Clock::now() + job_.start_timeout;
       if (job_.limiter && worker < limits_.size()) {  // those who were attached have no limits
         job_.limiter->watch(worker, *workers_[worker]);
       }
@@ -146,6 +162,8 @@ void Supervisor::note_added_workers() {
   for (std::size_t worker = workers_.size(); worker < count_workers(job_.folder); ++worker) {
     workers_.emplace_back();
     mourned_.push_back(false);
+    due_.emplace_back();
+    joiners_.insert(worker);
     const Variables variables = WorkerNotes(job_.folder, worker).environment();
     const auto name = std::ranges::find(variables, io::kWorkerNameVariable, &Variables::value_type::first);
     job_.names.push_back(name != variables.end() ? name->second : "w" + std::to_string(worker));
@@ -167,7 +185,7 @@ void Supervisor::look_at_cluster() {
 
 /// A worker that was killed with its parent could not note it, and others may be waiting for that. One that nobody
 /// meant to kill is replaced.
-void Supervisor::note_lost_workers() {
+void Supervisor::note_lost_workers(std::int64_t step) {
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
     if (!workers_[worker] || workers_[worker]->is_alive() || mourned_[worker]) {
       continue;
@@ -178,7 +196,14 @@ void Supervisor::note_lost_workers() {
       notes.write_status(128 + SIGKILL);
     }
     const bool meant = worker < limits_.size() && !limits_[worker].present;
-    if (*notes.status() > 128 && !meant && passed_on_ == 0 && job_.replacements > 0) {
+    const bool lost = *notes.status() > 128 || (*notes.status() != 0 && failed_to_join(worker));
+    if (!lost || meant || passed_on_ != 0 || start_failed_ || reached_) {
+      continue;
+    }
+    if (step == io::StepFile::kNotStarted && !lost_at_start_) {
+      lost_at_start_ = worker;
+    }
+    if (job_.replacements > 0 && !(lost_at_start_ && job_trains())) {
       --job_.replacements;
       job_.say("worker \"" + job_.names[worker] + "\" was lost, and another is started in its place");
       ask_for(worker);
@@ -193,8 +218,120 @@ void Supervisor::ask_for(std::size_t worker) {
   }
   workers_[worker].reset();
   mourned_[worker] = false;
+  due_[worker].reset();
+  late_.erase(worker);
+  joiners_.insert(worker);
   WorkerNotes(job_.folder, worker).forget_process();
-  io::post_join_request(job_.folder, {.words = words_to_join(job_.folder, worker)});
+  io::post_join_request(
+      job_.folder, {.words = words_to_join(job_.folder, worker), .worker = static_cast<std::int64_t>(worker)});
+}
+
+bool Supervisor::has_reached(std::size_t worker, io::WorkerPhase phase) const {
+  return workers_[worker] && io::has_reached(job_.folder, workers_[worker]->process(), phase);
+}
+
+/// Whether it is ours to judge: other programs may do without each other, and publish no step.
+bool Supervisor::job_trains() const {
+  for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+    if (has_reached(worker, io::WorkerPhase::kStarting)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// The owner of every wait for somebody who starts: in MPI those have no end.
+void Supervisor::watch_start(std::int64_t step) {
+  if (start_failed_ || passed_on_ != 0) {
+    return;
+  }
+  if (step == io::StepFile::kNotStarted) {
+    watch_first_step();
+    return;
+  }
+  lost_at_start_.reset();
+  for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+    if (!due_[worker] || Clock::now() < *due_[worker]) {
+      continue;
+    }
+    due_[worker].reset();
+    if (!mourned_[worker] && !has_reached(worker, io::WorkerPhase::kMember)) {
+      kill_late(worker, "did not join within " + in_seconds(job_.start_timeout));
+    }
+  }
+}
+
+void Supervisor::watch_first_step() {
+  if (lost_at_start_ && job_trains()) {
+    give_up_start(
+        "worker \"" + job_.names[*lost_at_start_] + "\" was lost (status " +
+        std::to_string(*WorkerNotes(job_.folder, *lost_at_start_).status()) + ") before the first step");
+    return;
+  }
+  if (Clock::now() < began_ + job_.start_timeout) {
+    return;
+  }
+  const bool begun = std::ranges::any_of(workers_, [](const auto& worker) { return worker.has_value(); });
+  if (begun && !job_trains()) {
+    return;
+  }
+  std::string missing;
+  for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+    if (!has_reached(worker, io::WorkerPhase::kStarting)) {
+      missing += (missing.empty() ? "; not there yet: \"" : ", \"") + job_.names[worker] + "\"";
+    }
+  }
+  give_up_start("there was no first step within " + in_seconds(job_.start_timeout) + missing);
+}
+
+/// MPI cannot begin without one of its processes, so all begin anew.
+void Supervisor::give_up_start(const std::string& reason) {
+  job_.say(reason + ": the workers are killed");
+  start_failed_ = true;
+  signal_workers(SIGKILL);
+  kill(job_.mpirun, SIGKILL);
+}
+
+void Supervisor::kill_late(std::size_t worker, const std::string& reason) {
+  if (late_.insert(worker).second) {
+    job_.say("worker \"" + job_.names[worker] + "\" " + reason + ": it is killed");
+    workers_[worker]->signal(SIGKILL);
+  }
+}
+
+/// As the job, or whoever asked it to end, wants it.
+bool Supervisor::ended_well(int status) const {
+  return status == 0 || (passed_on_ != 0 && status == 128 + passed_on_);
+}
+
+/// It was started for a job that runs, and ended before it took part: MPI may have failed to connect the two.
+bool Supervisor::failed_to_join(std::size_t worker) const {
+  return joiners_.contains(worker) && has_reached(worker, io::WorkerPhase::kStarting) &&
+         !has_reached(worker, io::WorkerPhase::kMember);
+}
+
+/// The owner of every wait for somebody to end.
+void Supervisor::watch_end() {
+  const auto now = Clock::now();
+  if (now < next_watch_ || start_failed_) {
+    return;
+  }
+  next_watch_ = now + kWatch;
+  for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+    if (!workers_[worker]) {
+      continue;
+    }
+    const bool member = has_reached(worker, io::WorkerPhase::kMember);
+    if (const auto status = WorkerNotes(job_.folder, worker).status()) {
+      if (member && ended_well(*status) && !reached_) {
+        reached_ = now;
+      }
+    } else if (asked_ && now > *asked_ + job_.stop_timeout) {
+      kill_late(worker, "did not end within " + in_seconds(job_.stop_timeout) + " after it was asked to");
+    } else if (reached_ && now > *reached_ + (member ? kTimeToFinish : kTimeToHear)) {
+      kill_late(worker, member ? "does not end with the others" : "had not joined when the job ended");
+    }
+  }
 }
 
 void Supervisor::apply_schedule(std::int64_t step) {
@@ -252,6 +389,7 @@ void Supervisor::pass_on(int signal) {
       WorkerNotes(job_.folder, worker).write_status(128 + SIGKILL);  // it may never come, and others would wait for it
     }
   }
+  asked_ = Clock::now();
   passed_on_ = signal == SIGHUP ? SIGTERM : signal;  // workers know what to do on SIGINT and SIGTERM
   job_.say(std::string(strsignal(signal)) + ": passed on to the workers");
   signal_workers(passed_on_);
@@ -271,19 +409,22 @@ void Supervisor::signal_workers(int signal) const {
 }
 
 /// mpirun's word does not count for much: it says 0 however many ranks were lost, unless one of them had joined later.
-/// The job succeeded if somebody reached its end and all others were lost on the way.
+/// The job succeeded, or ended as it was asked to, if somebody reached its end and all others were lost on the way.
 int Supervisor::verdict() const {
   bool reached = false;
+  bool finished = false;
   int failure = 0;
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
-    const int status = WorkerNotes(job_.folder, worker).status().value_or(128 + SIGKILL);
-    reached = reached || status == 0;
+    const int status =
+        failed_to_join(worker) ? 128 + SIGKILL : WorkerNotes(job_.folder, worker).status().value_or(128 + SIGKILL);
+    reached = reached || ended_well(status);
+    finished = finished || status == 0;
     if (status != 0 && (failure == 0 || failure > 128)) {
       failure = status;
     }
   }
   if (reached && (failure == 0 || failure > 128)) {
-    return 0;
+    return finished ? 0 : 128 + passed_on_;
   }
   return *mpirun_status_ != 0 ? *mpirun_status_ : failure;
 }

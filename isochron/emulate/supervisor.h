@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "isochron/emulate/schedule.h"
 #include "isochron/emulate/worker_process.h"
 #include "isochron/io/step_file.h"
+#include "isochron/io/worker_phase.h"
 
 namespace isochron::emulate {
 
@@ -48,14 +50,22 @@ struct FollowedCluster {
 struct RunningJob {
   pid_t mpirun = 0;
   std::filesystem::path folder;
-  std::vector<std::string> names;       // of the workers
-  std::int64_t replacements = 0;        // of workers that die, in all
-  std::optional<Schedule> schedule;     // none: no limits
-  std::vector<std::int64_t> periods;    // of the workers' quotas, microseconds
-  std::unique_ptr<CpuLimiter> limiter;  // null: no limits
+  std::vector<std::string> names;              // of the workers
+  std::int64_t replacements = 0;               // of workers that die, in all
+  std::chrono::milliseconds start_timeout{0};  // until the first step, and of those who join until they take part
+  std::chrono::milliseconds stop_timeout{0};   // until the workers have ended that were asked to
+  std::optional<Schedule> schedule;            // none: no limits
+  std::vector<std::int64_t> periods;           // of the workers' quotas, microseconds
+  std::unique_ptr<CpuLimiter> limiter;         // null: no limits
   // Asked some times a second, if there is one; there are notes of those who are new.
   std::function<std::optional<FollowedCluster>()> look_at_cluster;
   std::function<void(const std::string&)> say;
+};
+
+struct JobEnd {
+  int status = 0;
+  bool asked_to_end = false;       // by a signal
+  bool before_first_step = false;  // a worker was lost or late before the job could begin
 };
 
 class Supervisor {
@@ -66,15 +76,20 @@ class Supervisor {
   /// Kills what still runs.
   ~Supervisor();
 
-  /// Until mpirun has ended; returns the job's exit status. A first signal is passed on to the workers, a second one
-  /// kills them.
-  int run();
+  /// Until mpirun has ended. A first signal is passed on to the workers, a second one kills them. Workers that keep the
+  /// job from beginning or ending longer than they may are named and killed.
+  JobEnd run();
 
  private:
   void adopt_workers();
   void note_added_workers();
   void look_at_cluster();
-  void note_lost_workers();
+  void note_lost_workers(std::int64_t step);
+  void watch_start(std::int64_t step);
+  void watch_first_step();
+  void watch_end();
+  void give_up_start(const std::string& reason);
+  void kill_late(std::size_t worker, const std::string& reason);
   void ask_for(std::size_t worker);
   void apply_schedule(std::int64_t step);
   bool apply(std::size_t worker, const Limits& wanted);
@@ -82,6 +97,10 @@ class Supervisor {
   void signal_workers(int signal) const;
   void end_mpirun_in_time();
   [[nodiscard]] bool mpirun_has_ended();
+  [[nodiscard]] bool has_reached(std::size_t worker, io::WorkerPhase phase) const;
+  [[nodiscard]] bool job_trains() const;
+  [[nodiscard]] bool ended_well(int status) const;
+  [[nodiscard]] bool failed_to_join(std::size_t worker) const;
   [[nodiscard]] int verdict() const;
 
   std::deque<std::optional<WorkerProcess>> workers_;  // none: not begun; the limiter refers to them
@@ -95,6 +114,17 @@ class Supervisor {
   std::optional<std::chrono::steady_clock::time_point> last_ended_;  // none: some worker lives
   std::optional<int> mpirun_status_;
   int passed_on_ = 0;  // the signal; 0: none
+
+  // What is waited for, and since when.
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::vector<std::optional<std::chrono::steady_clock::time_point>> due_;  // to take part; none: not begun, or it does
+  std::optional<std::size_t> lost_at_start_;                               // the first that was
+  bool start_failed_ = false;
+  std::optional<std::chrono::steady_clock::time_point> asked_;    // to end
+  std::optional<std::chrono::steady_clock::time_point> reached_;  // the end, by the first of them
+  std::chrono::steady_clock::time_point next_watch_;              // of the end
+  std::set<std::size_t> joiners_;                                 // were asked for while the job ran
+  std::set<std::size_t> late_;                                    // killed for it
 };
 
 }  // namespace isochron::emulate

@@ -69,6 +69,9 @@ void Job::change_workers(std::vector<Worker> workers) {
 const Decision& Job::decision() const {
   return driver_->decision();
 }
+const UpdateRecord& Job::last_update() const {
+  return driver_->last_update();
+}
 const StepRecord& Job::last_step() const {
   return driver_->last_step();
 }

@@ -89,6 +89,7 @@ class Interrupted : public Error {
 struct JoinRequest {
   std::vector<std::string> words;  // program and arguments; the program makes a Job like those that run
   std::string host;                // empty: any of the job's
+  std::function<bool()> gone;      // whether it has ended before it could join; none: nobody can tell
 };
 
 // The settings (core/job_settings.h), and what only a program can give.
@@ -100,8 +101,10 @@ struct JobOptions : JobSettings {
   std::function<bool(const Peer&)> fence;
   // Asked by the first worker after every step.
   std::function<std::optional<JoinRequest>()> join_requests;
-  std::function<void(const StepRecord&)> on_step;    // told of every finished step, on every worker
-  std::function<void(const EventRecord&)> on_event;  // deaths, joins and so on, on every worker
+  // Each is told on every worker.
+  std::function<void(const StepRecord&)> on_step;      // every finished step
+  std::function<void(const UpdateRecord&)> on_update;  // asynchronous modes: every worker's updates
+  std::function<void(const EventRecord&)> on_event;    // deaths, joins and so on
   // What a person should know, such as who keeps the others waiting; also from another thread.
   std::function<void(const std::string&)> warn;
 
@@ -160,9 +163,10 @@ class Job {
   // workers. Throws std::invalid_argument if they cannot hold B.
   void change_workers(std::vector<Worker> workers);
 
-  // Of the last finished step; the loss is the mean over the global batch. In asynchronous modes: of this worker's last
-  // iteration.
+  // The last finished step; the loss is the mean over the global batch. Not in asynchronous modes.
   const StepRecord& last_step() const;
+  // In asynchronous modes: what this worker's last iteration added.
+  const UpdateRecord& last_update() const;
   // The number that the next record of a step will have: step(), but for asynchronous modes, where updates are counted.
   std::int64_t next_record() const;
   const Ledger& ledger() const;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 #include "isochron/engine/job.h"
@@ -45,7 +46,12 @@ class Job::Driver {
   virtual const std::vector<Worker>& workers() const = 0;
   virtual const Decision& decision() const = 0;
   virtual const Ledger& ledger() const = 0;
-  virtual const StepRecord& last_step() const = 0;
+  virtual const StepRecord& last_step() const {
+    throw std::logic_error("last_step() of an asynchronous job; permitted: last_update()");
+  }
+  virtual const UpdateRecord& last_update() const {
+    throw std::logic_error("last_update() of a synchronous job; permitted: last_step()");
+  }
 };
 
 }  // namespace isochron

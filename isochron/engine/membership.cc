@@ -64,8 +64,13 @@ std::optional<Settlement> Membership::come_together(Member& member) {
   return world_->agree(settlement.has_value()) ? settlement : std::nullopt;
 }
 
-void Membership::invite(const std::vector<std::string>& words, const std::string& host, Introduction own, Warn warn) {
-  newcomer_ = std::make_unique<Newcomer>(words, host);
+void Membership::invite(
+    const std::vector<std::string>& words,
+    const std::string& host,
+    const std::function<bool()>& gone,
+    Introduction own,
+    Warn warn) {
+  newcomer_ = std::make_unique<Newcomer>(words, host, gone);
   own_ = std::move(own);
   warn_ = std::move(warn);
 }

@@ -58,7 +58,12 @@ class Membership {
   // Starts a process that will ask to join; on the first worker, unless it expects another. It is sent away if it fails
   // or does not share what `own` says, and `warn` is told why.
   using Warn = std::function<void(const std::string&)>;
-  void invite(const std::vector<std::string>& words, const std::string& host, Introduction own, Warn warn);
+  void invite(
+      const std::vector<std::string>& words,
+      const std::string& host,
+      const std::function<bool()>& gone,  // see Newcomer
+      Introduction own,
+      Warn warn);
   // On the first worker: a newcomer is ready.
   bool newcomer_is_ready();
   // Collective, once the first worker's newcomer is ready and all know. Throws PeerError; recover() then.

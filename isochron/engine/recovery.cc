@@ -121,9 +121,10 @@ void Recovery::note_step(const StepOutcome& outcome) {
   // One after the other; further requests wait.
   if (replica_.rank() == 0 && options_.join_requests && !outcome.stop && !membership_.expects_newcomer()) {
     if (const auto request = options_.join_requests()) {
-      membership_.invite(request->words, request->host, introduce(options_), [this](const std::string& text) {
-        warn(options_, text);
-      });
+      membership_.invite(
+          request->words, request->host, request->gone, introduce(options_), [this](const std::string& text) {
+            warn(options_, text);
+          });
     }
   }
 }

@@ -29,6 +29,11 @@ bool is_request(const fs::path& path) {
   return name.starts_with(kPrefix) && name.ends_with(kExtension);
 }
 
+/// Of the name of a request for this worker.
+std::string ending(std::int64_t worker) {
+  return "-worker" + std::to_string(worker) + std::string(kExtension);
+}
+
 JoinRequestFile parse_request(const fs::path& path) {
   std::error_code error;
   if (const auto bytes = fs::file_size(path, error); error || bytes > kMostBytes) {
@@ -43,6 +48,7 @@ JoinRequestFile parse_request(const fs::path& path) {
       read(word, "words", request.words.emplace_back());
     }
     read_required(document, "host", request.host);
+    read_optional(document, "worker", request.worker);
   } catch (const std::invalid_argument& problem) {
     throw Error("a request to join, " + path.string() + ", is damaged: " + problem.what());
   }
@@ -55,13 +61,17 @@ JoinRequestFile parse_request(const fs::path& path) {
 }  // namespace
 
 void post_join_request(const fs::path& folder, const JoinRequestFile& request) {
-  // Names sort by time; the process keeps those of two launchers apart.
+  // Names sort by time; the process keeps those of two launchers apart, and the worker is what is_asked_for() looks for.
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
   OutputFile file(
       folder /
-      (std::string(kPrefix) + std::to_string(nanoseconds) + "-" + std::to_string(getpid()) + std::string(kExtension)));
-  file.stream() << nlohmann::json{{"words", request.words}, {"host", request.host}}.dump();
+      (std::string(kPrefix) + std::to_string(nanoseconds) + "-" + std::to_string(getpid()) + ending(request.worker)));
+  nlohmann::json document{{"words", request.words}, {"host", request.host}};
+  if (request.worker >= 0) {
+    document["worker"] = request.worker;
+  }
+  file.stream() << document.dump();
   file.commit();
 }
 
@@ -84,6 +94,13 @@ std::optional<JoinRequestFile> take_join_request(const fs::path& folder) {
     fs::remove(*oldest, none);
     throw;
   }
+}
+
+bool is_asked_for(const fs::path& folder, std::int64_t worker) {
+  std::error_code none;
+  return std::ranges::any_of(fs::directory_iterator(folder, none), [worker](const fs::directory_entry& entry) {
+    return is_request(entry.path()) && entry.path().filename().string().ends_with(ending(worker));
+  });
 }
 
 }  // namespace isochron::io

@@ -36,6 +36,9 @@ std::optional<std::int64_t> step_after(const std::string& line) {
     if (const auto* const step = std::get_if<StepRecord>(&record)) {
       return step->step + 1;
     }
+    if (const auto* const update = std::get_if<UpdateRecord>(&record)) {
+      return update->step + 1;
+    }
     if (const auto* const event = std::get_if<EventRecord>(&record); event != nullptr && sets_step(*event)) {
       return event->step;
     }

@@ -37,6 +37,7 @@ class RunLogFile {
 
   /// Throws isochron::Error naming the file and the reason.
   void write(const StepRecord& record) { write_line(to_json(record)); }
+  void write(const UpdateRecord& record) { write_line(to_json(record)); }
   void write(const EventRecord& record) { write_line(to_json(record)); }
   void write(const EvaluationRecord& record) { write_line(to_json(record)); }
 

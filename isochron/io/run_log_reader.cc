@@ -1,6 +1,7 @@
 #include "isochron/io/run_log_reader.h"
 
 #include <stdexcept>
+#include <utility>
 
 #include "isochron/io/bounded_json.h"
 #include "isochron/io/step_line.h"
@@ -69,8 +70,31 @@ void read_column(const json& line, const char* key, std::vector<WorkerStep>& wor
   }
 }
 
-StepRecord read_step(const json& line) {
+/// A line with a staleness is an update, that of its only worker.
+RunLogLine step_or_update(StepRecord&& record, std::int64_t staleness) {
+  if (staleness < 0) {
+    return std::move(record);
+  }
+  if (record.workers.size() != 1) {
+    refuse("workers has " + std::to_string(record.workers.size()) + " entries; permitted with a staleness: 1");
+  }
+  return UpdateRecord{
+      .step = record.step,
+      .epoch = record.epoch,
+      .position = record.position,
+      .seconds = record.seconds,
+      .worker = record.workers.front(),
+      .learning_rate_factor = record.learning_rate_factor,
+      .changed = record.changed,
+      .reason = record.reason,
+      .words = std::move(record.words),
+      .loss = record.loss,
+      .staleness = staleness};
+}
+
+RunLogLine read_step(const json& line) {
   StepRecord record;
+  std::int64_t staleness = -1;
   read_required(line, "step", record.step);
   read_optional(line, "epoch", record.epoch);
   read_optional(line, "position", record.position);
@@ -88,8 +112,8 @@ StepRecord read_step(const json& line) {
   record.reason = read_reason(line);
   read_optional(line, "words", record.words);
   read_optional(line, "loss", record.loss);
-  read_optional(line, "staleness", record.staleness);
-  return record;
+  read_optional(line, "staleness", staleness);
+  return step_or_update(std::move(record), staleness);
 }
 
 EventRecord read_event(const json& line) {
@@ -135,8 +159,9 @@ RunLogLine read_record(const json& line) {
 }  // namespace
 
 RunLogLine parse_run_log_line(const std::string& line) {
-  if (StepRecord record; read_step_line(line, record)) {
-    return record;
+  StepRecord record;
+  if (std::int64_t staleness = -1; read_step_line(line, record, staleness)) {
+    return step_or_update(std::move(record), staleness);
   }
   return read_record(parse_bounded_json(line, kMaxLineDepth, "the line is not JSON"));
 }

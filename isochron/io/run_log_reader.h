@@ -22,7 +22,7 @@ namespace isochron::io {
 /// A longer line is refused.
 inline constexpr std::size_t kMaxLineBytes = std::size_t{8} << 20U;
 
-using RunLogLine = std::variant<RunHeader, StepRecord, EventRecord, EvaluationRecord>;
+using RunLogLine = std::variant<RunHeader, StepRecord, UpdateRecord, EventRecord, EvaluationRecord>;
 
 /// One line, without its line feed. Throws std::invalid_argument that says what is wrong.
 [[nodiscard]] RunLogLine parse_run_log_line(const std::string& line);

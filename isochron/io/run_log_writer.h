@@ -21,6 +21,7 @@ class RunLogWriter {
   /// Each throws isochron::Error naming the file if the line could not be written.
   void write(const RunHeader& header) { write_line(to_json(header)); }
   void write(const StepRecord& record) { write_line(to_json(record)); }
+  void write(const UpdateRecord& record) { write_line(to_json(record)); }
   void write(const EventRecord& record) { write_line(to_json(record)); }
   void write(const EvaluationRecord& record) { write_line(to_json(record)); }
 

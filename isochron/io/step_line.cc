@@ -134,9 +134,10 @@ bool read_end(Cursor& cursor) {
 
 }  // namespace
 
-bool read_step_line(std::string_view line, StepRecord& record) {
+bool read_step_line(std::string_view line, StepRecord& record, std::int64_t& staleness) {
   Cursor cursor(line);
   record = {};
+  staleness = -1;
   std::vector<WorkerStep>& workers = record.workers;
   return field(cursor, R"({"type":"step","step":)", record.step) &&
          optional_field(cursor, ",\"epoch\":", record.epoch) &&
@@ -150,7 +151,7 @@ bool read_step_line(std::string_view line, StepRecord& record) {
          field(cursor, ",\"learning_rate_factor\":", record.learning_rate_factor) &&
          field(cursor, ",\"changed\":", record.changed) && field(cursor, ",\"reason\":", record.reason) &&
          optional_field(cursor, ",\"words\":", record.words) && optional_field(cursor, ",\"loss\":", record.loss) &&
-         optional_field(cursor, ",\"staleness\":", record.staleness) && read_end(cursor);
+         optional_field(cursor, ",\"staleness\":", staleness) && read_end(cursor);
 }
 
 }  // namespace isochron::io

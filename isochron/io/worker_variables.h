@@ -9,7 +9,7 @@ namespace isochron::io {
 
 constexpr const char* kStepFileVariable = "ISOCHRON_STEP_FILE";  // to publish the step in (io/step_file.h)
 constexpr const char* kWorkerNameVariable = "ISOCHRON_WORKER_NAME";
-constexpr const char* kJobFolderVariable = "ISOCHRON_JOB_FOLDER";  // where requests to join are (io/join_requests.h)
+constexpr const char* kJobFolderVariable = "ISOCHRON_JOB_FOLDER";  // of io/join_requests.h, io/worker_phase.h
 
 // With a cluster only.
 constexpr const char* kClusterVariable = "ISOCHRON_CLUSTER";  // its name

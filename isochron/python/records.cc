@@ -49,7 +49,6 @@ void bind_step_records(nb::module_& module) {
       .def_prop_ro("reason", [](const StepRecord& self) { return std::string(to_string(self.reason)); })
       .def_ro("words", &StepRecord::words)
       .def_ro("loss", &StepRecord::loss)
-      .def_ro("staleness", &StepRecord::staleness)
       .def("to_json", [](const StepRecord& self) { return to_json(self); });
   nb::class_<EventRecord>(module, "EventRecord", "Something that happened to a worker or to the job.")
       .def_ro("step", &EventRecord::step)

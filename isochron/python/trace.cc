@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -67,18 +69,20 @@ Reason parse_reason(const std::string& name) {
   throw std::invalid_argument("reason is '" + name + "'; permitted: one that a Decision gives");
 }
 
+WorkerStep make_share(const Share& share) {
+  const auto& [id, batch, start, compute, wait, exchange] = share;
+  return {
+      .id = id,
+      .batch = batch,
+      .start_seconds = start,
+      .compute_seconds = compute,
+      .wait_seconds = wait,
+      .exchange_seconds = exchange};
+}
+
 std::vector<WorkerStep> make_shares(const std::vector<Share>& shares) {
   std::vector<WorkerStep> workers;
-  workers.reserve(shares.size());
-  for (const auto& [id, batch, start, compute, wait, exchange] : shares) {
-    workers.push_back(
-        {.id = id,
-         .batch = batch,
-         .start_seconds = start,
-         .compute_seconds = compute,
-         .wait_seconds = wait,
-         .exchange_seconds = exchange});
-  }
+  std::ranges::transform(shares, std::back_inserter(workers), make_share);
   return workers;
 }
 
@@ -94,8 +98,7 @@ void write_step(
     bool changed,
     const std::string& reason,
     std::string words,
-    double loss,
-    std::int64_t staleness) {
+    double loss) {
   log.write(StepRecord{
       .step = step,
       .epoch = epoch,
@@ -103,6 +106,32 @@ void write_step(
       .start_seconds = start,
       .seconds = seconds,
       .workers = make_shares(workers),
+      .learning_rate_factor = learning_rate_factor,
+      .changed = changed,
+      .reason = parse_reason(reason),
+      .words = std::move(words),
+      .loss = loss});
+}
+
+void write_update(
+    RunLogFile& log,
+    std::int64_t step,
+    std::int64_t epoch,
+    std::int64_t position,
+    double seconds,
+    const Share& worker,
+    double learning_rate_factor,
+    bool changed,
+    const std::string& reason,
+    std::string words,
+    double loss,
+    std::int64_t staleness) {
+  log.write(UpdateRecord{
+      .step = step,
+      .epoch = epoch,
+      .position = position,
+      .seconds = seconds,
+      .worker = make_share(worker),
       .learning_rate_factor = learning_rate_factor,
       .changed = changed,
       .reason = parse_reason(reason),
@@ -171,8 +200,22 @@ void bind_steps(nb::class_<RunLogFile>& log) {
       nb::arg("changed"),
       nb::arg("reason"),
       nb::arg("words"),
+      nb::arg("loss"));
+  log.def(
+      "update",
+      &write_update,
+      nb::kw_only(),
+      nb::arg("step"),
+      nb::arg("epoch"),
+      nb::arg("position"),
+      nb::arg("seconds"),
+      nb::arg("worker"),
+      nb::arg("learning_rate_factor"),
+      nb::arg("changed"),
+      nb::arg("reason"),
+      nb::arg("words"),
       nb::arg("loss"),
-      nb::arg("staleness") = -1);
+      nb::arg("staleness"));
 }
 
 // Records as core has them, without a copy field by field.

@@ -28,6 +28,13 @@ void LiveRun::add(const StepRecord& record) {
   changed_.notify_all();
 }
 
+void LiveRun::add(const UpdateRecord& record) {
+  const std::lock_guard lock(mutex_);
+  view_.add(record);
+  metrics_.observe(record);
+  changed_.notify_all();
+}
+
 void LiveRun::add(const EventRecord& record) {
   const std::lock_guard lock(mutex_);
   view_.add(record);

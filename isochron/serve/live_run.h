@@ -21,6 +21,7 @@ class LiveRun {
   explicit LiveRun(const RunHeader& header) : view_(header), metrics_(header) {}
 
   void add(const StepRecord& record);
+  void add(const UpdateRecord& record);
   void add(const EventRecord& record);
   void add(const EvaluationRecord& record);
   /// Nothing more will come: the run is over, or the server stops.

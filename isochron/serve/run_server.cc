@@ -233,6 +233,10 @@ void RunServer::add(const StepRecord& record) {
   implementation_->run().add(record);
 }
 
+void RunServer::add(const UpdateRecord& record) {
+  implementation_->run().add(record);
+}
+
 void RunServer::add(const EventRecord& record) {
   implementation_->run().add(record);
 }

@@ -34,6 +34,7 @@ class RunServer {
   ~RunServer();
 
   void add(const StepRecord& record);
+  void add(const UpdateRecord& record);
   void add(const EventRecord& record);
   void add(const EvaluationRecord& record);
 

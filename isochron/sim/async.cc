@@ -131,7 +131,7 @@ void Async::push(std::size_t worker) {
   queue_.erase(queue_.begin());
   const std::int64_t staleness = clocks_.push(lane.id);
   run_.meter.add_push(staleness, lane.lead);
-  if (run_.record) {
+  if (run_.recorder.update) {
     record_push(lane, staleness);
   }
   reports_ += lane.report ? 0U : 1U;
@@ -222,17 +222,16 @@ void Async::start(std::size_t worker) {
 }
 
 void Async::record_push(const Lane& lane, std::int64_t staleness) const {
-  run_.record(
+  run_.recorder.update(
       {.step = lane.iteration,
-       .start_seconds = lane.started,
        .seconds = now_ - lane.started,
-       .workers =
-           {{.id = lane.id,
-             .batch = lane.batch,
-             .start_seconds = lane.started,
-             .compute_seconds = lane.compute_seconds,
-             .wait_seconds = lane.started - lane.idle_since,
-             .exchange_seconds = std::max(0.0, now_ - lane.started - lane.compute_seconds)}},
+       .worker =
+           {.id = lane.id,
+            .batch = lane.batch,
+            .start_seconds = lane.started,
+            .compute_seconds = lane.compute_seconds,
+            .wait_seconds = lane.started - lane.idle_since,
+            .exchange_seconds = std::max(0.0, now_ - lane.started - lane.compute_seconds)},
        .learning_rate_factor = decision_->learning_rate_factor,
        .changed = decision_->changed,
        .reason = decision_->reason,

@@ -181,7 +181,7 @@ void Bsp::finish_step(double seconds) {
   run_.meter.add_step(run_.fleet, seconds);
   run_.meter.add_round(seconds_, *decision_);
   run_.meter.follow_balance(step_, run_.fleet, *decision_);
-  if (run_.record) {
+  if (run_.recorder.step) {
     record_step(seconds);
   }
   telemetry_.step = step_;
@@ -215,7 +215,7 @@ void Bsp::record_step(double seconds) const {
          .wait_seconds = longest_ - seconds_[i],
          .exchange_seconds = std::max(0.0, now_ - start_ - longest_)});
   }
-  run_.record(record);
+  run_.recorder.step(record);
 }
 
 }  // namespace

@@ -19,12 +19,10 @@ Run::Run(
     const ClusterSpec& cluster_spec,
     const Options& run_options,
     const std::string& policy,
-    const Recorder& step_recorder,
-    const EventRecorder& event_recorder)
+    const Recorder& run_recorder)
     : cluster(cluster_spec),
       options(run_options),
-      record(step_recorder),
-      record_event(event_recorder),
+      recorder(run_recorder),
       weights_known(run_options.nominal_weights || needs_weights(policy)),
       fleet(cluster, options.seed),
       schedule(cluster),
@@ -47,7 +45,7 @@ void Run::change_workers() {
 }
 
 void Run::note(const Occurrence& change, std::int64_t step, double seconds) const {
-  if (!record_event) {
+  if (!recorder.event) {
     return;
   }
   std::ostringstream words;
@@ -55,7 +53,7 @@ void Run::note(const Occurrence& change, std::int64_t step, double seconds) cons
   if (change.cores) {
     words << ": " << *change.cores << " cores";
   }
-  record_event(
+  recorder.event(
       {.step = step,
        .seconds = seconds,
        .event = std::string(to_string(change.event)),

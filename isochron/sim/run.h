@@ -16,8 +16,7 @@ struct Run {
   Run(const ClusterSpec& cluster_spec,
       const Options& run_options,
       const std::string& policy,
-      const Recorder& step_recorder,
-      const EventRecorder& event_recorder);
+      const Recorder& run_recorder);
 
   /// A member's report of a batch that it computed in `seconds`.
   [[nodiscard]] WorkerTelemetry report(const Member& member, std::int64_t batch, double seconds) const;
@@ -28,8 +27,7 @@ struct Run {
 
   const ClusterSpec& cluster;
   const Options& options;
-  const Recorder& record;
-  const EventRecorder& record_event;
+  const Recorder& recorder;
   bool weights_known;
   Fleet fleet;
   Schedule schedule;

@@ -41,14 +41,10 @@ std::int64_t Options::samples() const {
 }
 
 Result simulate(
-    const ClusterSpec& cluster,
-    const Options& options,
-    const std::string& policy,
-    const Recorder& record,
-    const EventRecorder& record_event) {
+    const ClusterSpec& cluster, const Options& options, const std::string& policy, const Recorder& recorder) {
   cluster.validate();
   options.validate();
-  Run run(cluster, options, policy, record, record_event);
+  Run run(cluster, options, policy, recorder);
   if (options.sync == Sync::kBsp) {
     run_bsp(run);
   } else {

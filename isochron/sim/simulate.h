@@ -78,18 +78,16 @@ struct Result {
   std::vector<std::int64_t> batch_sizes;  // of the last step
 };
 
-/// Called once per finished step (BSP) or push (ASP, SSP; the record's step is the worker's iteration).
-using Recorder = std::function<void(const StepRecord&)>;
-/// Called once per change of the cluster that took effect.
-using EventRecorder = std::function<void(const EventRecord&)>;
+/// Told what happens; none of them: nothing is recorded.
+struct Recorder {
+  std::function<void(const StepRecord&)> step;      // finished (BSP)
+  std::function<void(const UpdateRecord&)> update;  // pushed (ASP, SSP); its number is the worker's iteration
+  std::function<void(const EventRecord&)> event;    // a change of the cluster that took effect
+};
 
 /// `policy` is a specification for make_policy, "oracle" or "late-oracle". Throws std::invalid_argument on bad options.
 [[nodiscard]] Result simulate(
-    const ClusterSpec& cluster,
-    const Options& options,
-    const std::string& policy,
-    const Recorder& record = {},
-    const EventRecorder& record_event = {});
+    const ClusterSpec& cluster, const Options& options, const std::string& policy, const Recorder& recorder = {});
 
 /// Total seconds over the oracle's on the same noise, both without the first step, in which nothing is known yet.
 [[nodiscard]] double time_over(const Result& result, const Result& oracle);

@@ -24,6 +24,7 @@
 #include "isochron/engine/batch_source.h"
 #include "isochron/engine/checkpoint.h"
 #include "isochron/io/step_file.h"
+#include "isochron/io/worker_phase.h"
 #include "isochron/io/worker_variables.h"
 #include "isochron/model/model.h"
 #include "isochron/train/device.h"
@@ -253,6 +254,7 @@ class Trainer::State {
     }
     if (at_ != std::default_sentinel) {
       publish_step(job_.step());
+      note_membership();
       set_learning_rate(*optimizer_, learning_rate());
       job_.backward(*at_, [this](const at::Tensor& data, const at::Tensor& target) {
         return loss_of(model_->forward(data), target, at::Reduction::Mean);
@@ -292,10 +294,19 @@ class Trainer::State {
       const Split split = options_.augment ? Split::kTrain : Split::kTest;
       at_ = job_.loader(train_, loading(options_, *train_, split)).begin();
     }
+    note_membership();
     if (job_.step() != planned) {  // this worker has joined, or got the state of another
       set_learning_rate(*optimizer_, learning_rate() * job_.decision().learning_rate_factor);
     }
     return at_ != std::default_sentinel;
+  }
+
+  // Who wanted to join a job that has ended is none.
+  void note_membership() {
+    if (!member_ && at_ != std::default_sentinel) {
+      member_ = true;
+      io::note_worker_phase(io::WorkerPhase::kMember);
+    }
   }
 
   double learning_rate() const { return options_.learning_rate * decay_factor(decay_, job_.step()); }
@@ -473,6 +484,7 @@ class Trainer::State {
   Job job_;
   Loader::Iterator at_;
   std::int64_t meet_at_ = -1;
+  bool member_ = false;                    // the launcher knows that this worker takes part
   std::optional<io::StepFile> step_file_;  // the first worker's, if the launcher wants to know
 
   ModelPointer solo_model_;

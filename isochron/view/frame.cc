@@ -96,7 +96,7 @@ std::string progress(const RunView& view) {
   if (summary.steps == 0) {
     return "waiting for the first step";
   }
-  const std::int64_t done = view.last_step().step + 1;
+  const std::int64_t done = view.last().step + 1;
   const std::int64_t total = view.header().total_steps;
   std::string text = "step " + grouped(static_cast<double>(done), 0);
   if (total > 0) {
@@ -129,7 +129,7 @@ std::string figures(const RunView& view) {
 }
 
 std::string last_figures(const RunView& view) {
-  const StepRecord& step = view.last_step();
+  const RunView::Last& step = view.last();
   if (view.timeline().records() == 0) {
     return "";
   }
@@ -199,16 +199,12 @@ std::vector<std::string> note_rows(const RunView& view, std::size_t count) {
 std::vector<std::string> worker_rows(const RunView& view, const FrameOptions& options, std::size_t most) {
   const std::vector<WorkerTotals>& workers = view.workers();
   most -= workers.size() > most ? 1U : 0U;
-  double total = 0.0;
-  for (const WorkerStep& worker : view.last_step().workers) {
-    total += static_cast<double>(worker.batch);
-  }
   const std::size_t first = std::min(options.first_worker, workers.size() > most ? workers.size() - most : 0);
   const std::size_t shown = std::min(most, workers.size() - first);
   const Columns columns(options.columns);
   std::vector<std::string> rows;
   for (std::size_t i = first; i < first + shown; ++i) {
-    rows.push_back(worker_row(workers[i], total, columns, options.unicode));
+    rows.push_back(worker_row(workers[i], view.last().samples, columns, options.unicode));
   }
   if (const std::size_t hidden = workers.size() - shown + view.workers_left_out(); hidden > 0) {
     rows.push_back(grouped(static_cast<double>(hidden), 0) + " more workers; up and down scroll");

@@ -79,21 +79,43 @@ std::size_t RunView::place_of(WorkerId id, std::size_t guess) {
   return workers_.size() - 1;
 }
 
-void RunView::add(const StepRecord& record) {
-  if (std::exchange(resumed_, false) && shifted(record.start_seconds) < end_) {
-    shift_ = end_ - finite(record.start_seconds);  // the new process has a clock of its own
+/// By the run's clock: a process that goes on with a run has a clock of its own.
+double RunView::start_of(double start_seconds) {
+  if (std::exchange(resumed_, false) && shifted(start_seconds) < end_) {
+    shift_ = end_ - finite(start_seconds);
   }
-  const double start = shifted(finite(record.start_seconds));
+  return shifted(finite(start_seconds));
+}
+
+void RunView::add(const StepRecord& record) {
+  const double start = start_of(record.start_seconds);
+  meter_.add(record);
+  add(record, start, record.workers);
+  for (const WorkerStep& worker : record.workers) {
+    last_.samples += static_cast<double>(worker.batch);
+  }
+}
+
+void RunView::add(const UpdateRecord& record) {
+  const double start = start_of(record.worker.start_seconds);
+  UpdateRecord moved = record;
+  moved.worker.start_seconds = start;
+  meter_.add(moved);
+  add(record, start, {&record.worker, 1});
+  for (const WorkerTotals& worker : workers_) {
+    last_.samples += worker.present ? static_cast<double>(worker.last.batch) : 0.0;
+  }
+}
+
+template <class Record>
+void RunView::add(const Record& record, double start, std::span<const WorkerStep> workers) {
   const double seconds = std::max(0.0, finite(record.seconds));
-  last_step_ = record;
-  last_step_.start_seconds = start;
-  meter_.add(last_step_);
   Bin bin{.first_step = record.step, .last_step = record.step, .start = start, .end = start + seconds, .cells = {}};
   bin.seconds.add(record.seconds);
   bin.loss.add(record.loss);
   bin.balance.add(meter_.last().balance);
   bin.utilization.add(meter_.last().utilization);
-  add_workers(record, bin);
+  add_workers(workers, start, bin);
   if (const double rate = meter_.last().samples_per_second; rate > 0.0) {
     bin.rate.add(rate);
     bin.busy = bin.samples / rate;
@@ -112,13 +134,18 @@ void RunView::add(const StepRecord& record) {
     }
   }
   timeline_.add(std::move(bin));
+  last_ = {
+      .step = record.step,
+      .seconds = record.seconds,
+      .learning_rate_factor = record.learning_rate_factor,
+      .loss = record.loss};
 }
 
-void RunView::add_workers(const StepRecord& record, Bin& bin) {
+void RunView::add_workers(std::span<const WorkerStep> workers, double start, Bin& bin) {
   bin.cells.resize(workers_.size());
   std::size_t unplaced = 0;
-  for (std::size_t i = 0; i < record.workers.size(); ++i) {
-    const WorkerStep& worker = record.workers[i];
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    const WorkerStep& worker = workers[i];
     bin.samples += static_cast<double>(worker.batch);
     const std::size_t place = place_of(worker.id, i);
     if (place == kMostWorkers) {
@@ -131,7 +158,7 @@ void RunView::add_workers(const StepRecord& record, Bin& bin) {
     cell.compute.add(worker.compute_seconds);
     cell.wait.add(worker.wait_seconds);
     cell.exchange.add(worker.exchange_seconds);
-    cell.offset.add(worker.start_seconds - record.start_seconds);
+    cell.offset.add(shifted(worker.start_seconds) - start);
     curves_.observe(place, static_cast<double>(worker.batch), worker.compute_seconds);
     WorkerTotals& totals = workers_[place];
     totals.present = true;
@@ -195,7 +222,7 @@ Summary RunView::summary() const {
       .balance = meter_.balance(),
       .utilization = meter_.utilization(),
       .adjustments = adjustments_,
-      .loss = last_step_.loss};
+      .loss = last_.loss};
   if (evaluations_.total() > 0) {
     summary.accuracy = evaluations_.back().accuracy;
   }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -64,6 +65,7 @@ class RunView {
   explicit RunView(RunHeader header, std::size_t cells = kDefaultCells);
 
   void add(const StepRecord& record);
+  void add(const UpdateRecord& record);
   void add(const EventRecord& record);
   void add(const EvaluationRecord& record);
 
@@ -77,13 +79,25 @@ class RunView {
   /// Per worker; see CurveLearner.
   [[nodiscard]] std::vector<std::vector<Curve::Point>> curves() const;
   [[nodiscard]] Summary summary() const;
-  [[nodiscard]] const StepRecord& last_step() const { return last_step_; }
+  /// The last record of a step or an update.
+  struct Last {
+    std::int64_t step = 0;
+    double seconds = 0.0;
+    double samples = 0.0;  // of all workers; after an update everybody's last ones
+    double learning_rate_factor = 1.0;
+    double loss = kUnknown;
+  };
+  [[nodiscard]] const Last& last() const { return last_; }
   [[nodiscard]] const RunMeter& meter() const { return meter_; }
 
  private:
   /// The worker's place, a new one if it is new; kMostWorkers if there are too many.
   std::size_t place_of(WorkerId id, std::size_t guess);
-  void add_workers(const StepRecord& record, Bin& bin);
+  /// Of a step or an update, and its start by the run's clock; what it adds to the meter is there already.
+  template <class Record>
+  void add(const Record& record, double start, std::span<const WorkerStep> workers);
+  double start_of(double start_seconds);
+  void add_workers(std::span<const WorkerStep> workers, double start, Bin& bin);
   [[nodiscard]] double shifted(double seconds) const { return seconds + shift_; }
 
   RunHeader header_;
@@ -96,7 +110,7 @@ class RunView {
   FirstAndLast<Note> decisions_{300, 300};
   FirstAndLast<EvaluationRecord> evaluations_{2000, 2000};
   RunMeter meter_;
-  StepRecord last_step_;
+  Last last_;
   std::int64_t adjustments_ = 0;
   double end_ = 0.0;      // of the last step
   double shift_ = 0.0;    // added to what a process that went on with the run says of time

@@ -159,7 +159,7 @@ int start_workers(const CompareRequest& request, const ComparisonOptions& option
   if (!request.quiet) {
     launch.say = [](const std::string& text) { std::cerr << "isochron compare: " << text << '\n'; };
   }
-  return emulate::launch(launch);
+  return emulate::launch(launch).status;
 }
 
 nlohmann::ordered_json details_of(const ComparisonOptions& options, const ComparisonResults& results) {

@@ -74,10 +74,10 @@ class Runner {
   /// The updates of all workers are the lane's steps.
   train::Options with_updates(train::Options training) {
     if (asynchronous()) {
-      training.job.on_step = [this](const StepRecord& record) {
+      training.job.on_update = [this](const UpdateRecord& record) {
         log_.at.push_back(
             record.epoch * trainer_.steps_per_epoch() + record.position / options_.training.job.global_batch);
-        log_.steps.push_back(record);
+        log_.updates.push_back(record);
       };
     }
     return training;
@@ -199,21 +199,24 @@ void write_log(const ComparisonOptions& options, const Runner& runner, std::int6
         {.id = k, .name = options.cluster.workers[k].name, .kind = options.cluster.workers[k].kind});
   }
   log.write(header);
-  auto evaluation = runner.log().evaluations.begin();
   const LaneLog& lane = runner.log();
-  for (std::size_t i = 0; i < lane.steps.size(); ++i) {
-    const StepRecord& step = lane.steps[i];
-    log.write(step);
-    const bool last = i + 1 == lane.steps.size();
-    const std::int64_t done = lane.at.empty() ? step.step + 1 : last ? options.steps : lane.at[i + 1];
+  auto evaluation = lane.evaluations.begin();
+  // `done` steps of the global batch are over after the record, which ended at `end`.
+  const auto write = [&](const auto& record, double end, std::int64_t done) {
+    log.write(record);
     if (evaluation != lane.evaluations.end() && evaluation->step <= done) {
       log.write(EvaluationRecord{
-          .step = step.step + 1,
-          .seconds = step.start_seconds + step.seconds,
-          .loss = evaluation->loss,
-          .accuracy = evaluation->accuracy});
+          .step = record.step + 1, .seconds = end, .loss = evaluation->loss, .accuracy = evaluation->accuracy});
       ++evaluation;
     }
+  };
+  for (const StepRecord& step : lane.steps) {
+    write(step, step.start_seconds + step.seconds, step.step + 1);
+  }
+  for (std::size_t i = 0; i < lane.updates.size(); ++i) {
+    const UpdateRecord& update = lane.updates[i];
+    const bool last = i + 1 == lane.updates.size();
+    write(update, update.worker.start_seconds + update.seconds, last ? options.steps : lane.at[i + 1]);
   }
   file.commit();
 }

@@ -38,9 +38,11 @@ double ideal_speed(std::span<const Stage> stages, std::int64_t step) {
 
 double ideal_seconds(const LaneLog& log, std::span<const Stage> stages) {
   double seconds = 0.0;
-  for (std::size_t i = 0; i < log.steps.size(); ++i) {
-    const std::int64_t step = log.at.empty() ? log.steps[i].step : log.at[i];
-    seconds += static_cast<double>(samples_of(log.steps[i])) / ideal_speed(stages, step);
+  for (const StepRecord& step : log.steps) {
+    seconds += static_cast<double>(samples_of(step)) / ideal_speed(stages, step.step);
+  }
+  for (std::size_t i = 0; i < log.updates.size(); ++i) {
+    seconds += static_cast<double>(log.updates[i].worker.batch) / ideal_speed(stages, log.at[i]);
   }
   return std::isfinite(seconds) ? seconds : 0.0;
 }
@@ -83,30 +85,34 @@ std::string cell(const std::optional<double>& value, double scale, int digits) {
 }  // namespace
 
 LaneResult make_result(const std::string& label, const LaneLog& log, std::span<const Stage> stages, double target) {
-  ISO_CHECK(!log.steps.empty(), "a lane without steps");
+  const auto records = static_cast<double>(log.steps.size() + log.updates.size());
+  ISO_CHECK(records > 0, "a lane without steps");
   LaneResult result{.label = label};
   RunMeter meter;
-  for (const StepRecord& step : log.steps) {
-    meter.add(step);
-    result.changes += step.changed ? 1.0 : 0.0;
-  }
+  RunMeter first;
+  const auto add = [&](const auto& record) {
+    if (meter.steps() == 0) {
+      first.add(record);
+    }
+    meter.add(record);
+    result.changes += record.changed ? 1.0 : 0.0;
+    result.loss = record.loss;
+  };
+  std::ranges::for_each(log.steps, add);
+  std::ranges::for_each(log.updates, add);
+  result.changes /= records;
   result.balance = meter.balance();
   result.utilization = meter.utilization();
   result.step_seconds = meter.step_seconds();
-  result.changes /= static_cast<double>(log.steps.size());
   result.samples_per_second = meter.samples_per_second();
-  const StepRecord& first = log.steps.front();
-  result.settled_samples_per_second =
-      log.steps.size() > 1
-          ? (meter.samples() - static_cast<double>(samples_of(first))) / (meter.seconds() - first.seconds)
-          : result.samples_per_second;
+  result.settled_samples_per_second = records > 1
+                                          ? (meter.samples() - first.samples()) / (meter.seconds() - first.seconds())
+                                          : result.samples_per_second;
   result.share_of_solo = ideal_seconds(log, stages) / meter.seconds();
-  result.loss = log.steps.back().loss;
   result.batch_sizes = log.batch_sizes;
-  for (const WorkerStep& worker : log.steps.back().workers) {
-    if (log.batch_sizes.empty()) {
-      result.batch_sizes.push_back(worker.batch);
-    }
+  if (!log.steps.empty()) {
+    std::ranges::transform(
+        log.steps.back().workers, std::back_inserter(result.batch_sizes), [](const auto& w) { return w.batch; });
   }
   result.staleness = meter.staleness();
   for (const Evaluated& evaluated : log.evaluations) {

@@ -34,7 +34,8 @@ struct Evaluated {
 
 /// What happened to a lane in one round.
 struct LaneLog {
-  std::vector<StepRecord> steps;          // or, of asynchronous training, the updates of all workers
+  std::vector<StepRecord> steps;
+  std::vector<UpdateRecord> updates;      // of asynchronous training, in place of steps: those of all workers
   std::vector<std::int64_t> at;           // of updates: the step of the global batch that each is part of
   std::vector<std::int64_t> batch_sizes;  // likewise: the split in the end
   double seconds = 0.0;                   // of all its turns, evaluations left out

@@ -1,9 +1,12 @@
 #include "isochron/worker/live_log.h"
 
 #include <stdexcept>
+#include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "isochron/core/error.h"
+#include "isochron/core/trace/event.h"
 
 namespace isochron::worker {
 namespace {
@@ -20,10 +23,23 @@ io::RunLogFile open(const std::string& path, const RunHeader& header, Start star
   }
 }
 
+std::int64_t step_of(const io::RunLogLine& line) {
+  return std::visit(
+      [](const auto& record) -> std::int64_t {
+        if constexpr (std::is_same_v<std::decay_t<decltype(record)>, RunHeader>) {
+          return 0;
+        } else {
+          return record.step;
+        }
+      },
+      line);
+}
+
 }  // namespace
 
-LiveLog::LiveLog(const std::string& path, const RunHeader& header, std::int64_t first_step, Begin begin)
-    : file_(open(path, header, begin == Begin::kTakeOver || first_step > 0 ? Start::kContinue : Start::kAnew)) {
+LiveLog::LiveLog(const std::string& path, const RunHeader& header, std::int64_t first_step, Begin begin, Warn warn)
+    : file_(open(path, header, begin == Begin::kTakeOver || first_step > 0 ? Start::kContinue : Start::kAnew)),
+      warn_(std::move(warn)) {
   if (begin == Begin::kTakeOver) {
     next_step_ = file_.next_step();
   } else if (file_.continued()) {
@@ -32,15 +48,45 @@ LiveLog::LiveLog(const std::string& path, const RunHeader& header, std::int64_t 
 }
 
 void LiveLog::write(const io::RunLogLine& line) {
-  std::visit(
-      [this](const auto& record) {
-        if constexpr (!std::is_same_v<std::decay_t<decltype(record)>, RunHeader>) {
-          if (record.step >= next_step_) {
+  if (step_of(line) < next_step_) {
+    return;
+  }
+  waiting_.push_back(line);
+  try {
+    write_waiting();
+  } catch (const Error& error) {
+    if (trouble_.empty()) {
+      warn_(std::string(error.what()) + "; the run goes on, and the log when it can be written again");
+    }
+    trouble_ = error.what();
+    ++late_;
+    if (waiting_.size() > kMostWaiting) {
+      waiting_.pop_front();
+      ++missing_;
+    }
+  }
+}
+
+void LiveLog::write_waiting() {
+  if (!trouble_.empty()) {
+    const std::string words = std::to_string(late_) + " lines could not be written at once, and " +
+                              std::to_string(missing_) + " of them are missing here: " + trouble_;
+    file_.write(EventRecord{
+        .step = step_of(waiting_.front()), .event = std::string(to_string(Event::kUnlogged)), .words = words});
+    warn_("the log goes on: " + words);
+    trouble_.clear();
+    late_ = 0;
+    missing_ = 0;
+  }
+  for (; !waiting_.empty(); waiting_.pop_front()) {
+    std::visit(
+        [this](const auto& record) {
+          if constexpr (!std::is_same_v<std::decay_t<decltype(record)>, RunHeader>) {
             file_.write(record);
           }
-        }
-      },
-      line);
+        },
+        waiting_.front());
+  }
 }
 
 }  // namespace isochron::worker

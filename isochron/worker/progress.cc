@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string_view>
 
 #include <sys/ioctl.h>
@@ -25,13 +26,13 @@ std::string clock_text(double seconds) {
 }
 
 /// Those of a large job are more than a line holds.
-std::string batch_text(const StepRecord& record) {
+std::string batch_text(const std::vector<std::int64_t>& sizes) {
   constexpr std::size_t kMost = 8;
   std::string text;
-  for (std::size_t k = 0; k < std::min(kMost, record.workers.size()); ++k) {
-    text += " " + std::to_string(record.workers[k].batch);
+  for (std::size_t k = 0; k < std::min(kMost, sizes.size()); ++k) {
+    text += " " + std::to_string(sizes[k]);
   }
-  return text + (record.workers.size() > kMost ? " ..." : "");
+  return text + (sizes.size() > kMost ? " ..." : "");
 }
 
 std::size_t terminal_columns() {
@@ -41,20 +42,19 @@ std::size_t terminal_columns() {
 
 }  // namespace
 
-std::string progress_text(const StepRecord& record, const Course& course, double step_seconds) {
-  double samples = 0.0;
-  for (const WorkerStep& worker : record.workers) {
-    samples += static_cast<double>(worker.batch);
-  }
+std::string progress_text(const ShownStep& record, const Course& course, double step_seconds) {
+  const auto samples =
+      static_cast<double>(std::accumulate(record.batch_sizes.begin(), record.batch_sizes.end(), std::int64_t{0}));
   const std::int64_t done = record.step + 1;
   const std::int64_t epochs = (course.total_steps + course.steps_per_epoch - 1) / course.steps_per_epoch;
   return "epoch " + std::to_string(record.step / course.steps_per_epoch + 1) + "/" + std::to_string(epochs) +
          "  step " + std::to_string(done) + "/" + std::to_string(course.total_steps) + "  loss " +
-         fixed(record.loss, 4) + "  " + fixed(samples / step_seconds, 0) + " samples/s  batches" + batch_text(record) +
-         "  ETA " + clock_text(static_cast<double>(course.total_steps - done) * step_seconds);
+         fixed(record.loss, 4) + "  " + fixed(samples / step_seconds, 0) + " samples/s  batches" +
+         batch_text(record.batch_sizes) + "  ETA " +
+         clock_text(static_cast<double>(course.total_steps - done) * step_seconds);
 }
 
-void Progress::show(const StepRecord& record) {
+void Progress::show(const ShownStep& record) {
   constexpr double kWeightOfNew = 0.1;
   step_seconds_ += (step_seconds_ > 0.0 ? kWeightOfNew : 1.0) * (record.seconds - step_seconds_);
   if (style_ == ProgressStyle::kOff) {

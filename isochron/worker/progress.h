@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <ostream>
 #include <string>
-
-#include "isochron/core/trace/run_log.h"
+#include <vector>
 
 namespace isochron::worker {
 
@@ -21,9 +20,17 @@ struct Course {
   std::int64_t steps_per_epoch = 0;  // 1 or more
 };
 
+/// What is shown of a step.
+struct ShownStep {
+  std::int64_t step = 0;
+  double seconds = 0.0;
+  double loss = 0.0;
+  std::vector<std::int64_t> batch_sizes;
+};
+
 /// "epoch 2/3  step 120/300  loss 0.4321  1234 samples/s  batches 12 13 103  ETA 1:05". The speed is that of steps of
 /// `step_seconds`.
-[[nodiscard]] std::string progress_text(const StepRecord& record, const Course& course, double step_seconds);
+[[nodiscard]] std::string progress_text(const ShownStep& record, const Course& course, double step_seconds);
 
 class Progress {
  public:
@@ -32,7 +39,7 @@ class Progress {
       : stream_(stream), style_(style), course_(course) {}
 
   /// After every step.
-  void show(const StepRecord& record);
+  void show(const ShownStep& record);
   /// A line that stays, in every style.
   void say(const std::string& line);
   /// The line is over.

@@ -13,7 +13,9 @@
 #include "isochron/cli/recorder.h"
 #include "isochron/cli/table.h"
 #include "isochron/core/error.h"
+#include "isochron/emulate/job_folder.h"
 #include "isochron/io/join_requests.h"
+#include "isochron/io/worker_phase.h"
 #include "isochron/io/worker_variables.h"
 #include "isochron/serve/run_server.h"
 #include "isochron/train/trainer.h"
@@ -49,6 +51,10 @@ RunHeader header_of(const train::Options& options, train::Trainer& trainer) {
   return header;
 }
 
+void complain_line(const std::string& words) {
+  std::cerr << "isochron: " + words + "\n";
+}
+
 /// What the first worker shows and writes while the run goes on.
 class Reporter {
  public:
@@ -65,10 +71,13 @@ class Reporter {
     request.output.open();
     trace_ = std::make_unique<cli::Recorder>(header, "", request.trace);
     if (!request.log.empty()) {
-      log_.emplace(request.log, header, trainer.job().next_record(), begin);
+      log_.emplace(request.log, header, trainer.job().next_record(), begin, complain_line);
     }
     serve(header);
   }
+
+  /// Empty unless the log cannot be written.
+  [[nodiscard]] std::string log_trouble() const { return log_ ? log_->trouble() : ""; }
 
   /// What has not been written yet.
   void write(const History& history) {
@@ -81,7 +90,10 @@ class Reporter {
       }
       if (const auto* const step = std::get_if<StepRecord>(&line)) {
         trace_->record(*step);
-        progress_.show(as_step(*step));
+        progress_.show(shown(*step));
+      } else if (const auto* const update = std::get_if<UpdateRecord>(&line)) {
+        trace_->record(*update);
+        progress_.show(shown(*update));
       } else if (const auto* const event = std::get_if<EventRecord>(&line)) {
         trace_->record(*event);
         say("step " + std::to_string(event->step) + ": " + event->event + ", " + event->words);
@@ -105,18 +117,22 @@ class Reporter {
   }
 
  private:
-  /// A worker's update as the step of the global batch that it is part of, as long as the workers take about equally
-  /// long with their batches.
-  StepRecord as_step(StepRecord record) {
-    if (record.staleness >= 0) {
-      Job& job = trainer_.job();
-      record.step = record.epoch * trainer_.steps_per_epoch() + record.position / global_batch_;
-      record.workers.clear();
-      for (const std::int64_t batch : job.batch_sizes()) {
-        record.workers.push_back({.batch = batch});
-      }
+  static ShownStep shown(const StepRecord& record) {
+    ShownStep step{.step = record.step, .seconds = record.seconds, .loss = record.loss};
+    for (const WorkerStep& worker : record.workers) {
+      step.batch_sizes.push_back(worker.batch);
     }
-    return record;
+    return step;
+  }
+
+  /// The step of the global batch that the update is part of, as long as the workers take about equally long with their
+  /// batches.
+  ShownStep shown(const UpdateRecord& record) {
+    return {
+        .step = record.epoch * trainer_.steps_per_epoch() + record.position / global_batch_,
+        .seconds = record.seconds,
+        .loss = record.loss,
+        .batch_sizes = trainer_.job().batch_sizes()};
   }
 
   template <class Record>
@@ -179,24 +195,28 @@ class Run {
     if (results_.seconds_to_accuracy()) {
       trainer_.save();
     }
+    const bool logged = log_is_whole();
     finish();
+    if (!logged) {
+      throw CLI::RuntimeError(EXIT_FAILURE);
+    }
     return job.stop_signal();
   }
 
  private:
-  static void complain_line(const std::string& words) { std::cerr << "isochron: " + words + "\n"; }
-
   train::Options with_hooks(train::Options options) {
     options.job.handle_signals = true;
     options.job.warn = complain_line;
-    options.job.on_step = [this](const StepRecord& record) {
+    const auto note = [this](const auto& record) {
       history_.add(record);
-      if (record.staleness >= 0) {  // anybody's update; trainer_ knows of this worker's own
-        results_.meter.add(record);
-      }
       if (reporter_) {  // before a checkpoint that holds the step
         reporter_->write(history_);
       }
+    };
+    options.job.on_step = note;
+    options.job.on_update = [this, note](const UpdateRecord& record) {
+      results_.meter.add(record);  // anybody's; trainer_ knows of this worker's own
+      note(record);
     };
     options.job.on_event = [this](const EventRecord& record) { history_.add(record); };
     if (const char* const folder = std::getenv(io::kJobFolderVariable)) {
@@ -208,7 +228,11 @@ class Run {
   static std::optional<JoinRequest> next_request(const std::string& folder) {
     try {
       if (const auto request = io::take_join_request(folder)) {
-        return JoinRequest{.words = request->words, .host = request->host};
+        return JoinRequest{.words = request->words, .host = request->host, .gone = [folder, worker = request->worker] {
+                             return worker >= 0 &&
+                                    (emulate::WorkerNotes(folder, static_cast<std::size_t>(worker)).status() ||
+                                     io::is_asked_for(folder, worker));
+                           }};
       }
     } catch (const Error& error) {
       complain_line(error.what());
@@ -249,12 +273,13 @@ class Run {
   }
 
   void note_step() {
-    const StepRecord& record = trainer_.job().last_step();
     if (options_.job.sync == Sync::kBsp) {
-      results_.meter.add(record);
+      results_.meter.add(trainer_.job().last_step());
+      results_.loss = trainer_.job().last_step().loss;
+    } else {
+      results_.loss = trainer_.job().last_update().loss;
     }
     results_.pushes = trainer_.job().push_counts();
-    results_.loss = record.loss;
     results_.batch_sizes = trainer_.job().batch_sizes();
     write();
   }
@@ -262,6 +287,25 @@ class Run {
   void write() {
     if (Reporter* const first = reporter()) {
       first->write(history_);
+      if (must_log() && !first->log_trouble().empty()) {
+        trainer_.job().stop();  // on all, after the next step
+      }
+    }
+  }
+
+  [[nodiscard]] bool must_log() const { return !request_.log.empty() && request_.log_errors == "stop"; }
+
+  /// False on all workers, if all must stop for it.
+  bool log_is_whole() {
+    if (!must_log()) {
+      return true;
+    }
+    while (true) {
+      try {
+        return trainer_.job().sum({reporter_ && !reporter_->log_trouble().empty() ? 1.0 : 0.0}).front() == 0.0;
+      } catch (const Interrupted&) {
+        continue;  // somebody's part is lost
+      }
     }
   }
 
@@ -276,11 +320,10 @@ class Run {
   void evaluate() {
     const train::Evaluation evaluation = trainer_.evaluate();
     const std::int64_t done = trainer_.job().step();
-    const StepRecord& last = trainer_.job().last_step();
     results_.evaluations.push_back({.step = done, .seconds = results_.meter.seconds(), .evaluation = evaluation});
     history_.add(EvaluationRecord{
         .step = trainer_.job().next_record(),
-        .seconds = last.start_seconds + last.seconds,
+        .seconds = last_end(),
         .loss = evaluation.loss,
         .accuracy = evaluation.accuracy});
     write();
@@ -289,6 +332,16 @@ class Run {
           "step " + std::to_string(done) + ": test accuracy " + fixed(evaluation.accuracy, 4) + ", test loss " +
           fixed(evaluation.loss, 4) + ", " + fixed(results_.meter.seconds(), 1) + " s of training");
     }
+  }
+
+  /// When this worker's last step or iteration ended, in seconds since the start of the run.
+  double last_end() {
+    if (options_.job.sync == Sync::kBsp) {
+      const StepRecord& last = trainer_.job().last_step();
+      return last.start_seconds + last.seconds;
+    }
+    const UpdateRecord& last = trainer_.job().last_update();
+    return last.worker.start_seconds + last.seconds;
   }
 
   void finish() {
@@ -327,6 +380,7 @@ class Run {
 void run_train(TrainRequest& request, CLI::App& command) {
   cli::apply_config(command, request.config);
   request.check();
+  io::note_worker_phase(io::WorkerPhase::kStarting);
   if (const int signal = Run(request, request.training.checked(command)).train()) {
     throw CLI::RuntimeError(128 + signal);
   }

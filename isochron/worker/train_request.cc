@@ -18,6 +18,8 @@ void TrainRequest::add_options(CLI::App& command) {
   command.add_option("--log", log, "Write the run log, step by step; a resumed run adds to it")
       ->type_name("FILE")
       ->group(group);
+  cli::add_choice(command, "--log-errors", log_errors, {"warn", "stop"}, "What to do if the log cannot be written")
+      ->group(group);
   command.add_option("--trace", trace, "Write a Chrome/Perfetto trace")->type_name("FILE")->group(group);
   cli::add_whole(command, "--serve", serve_port, 0, 65535, "Serve the live page at this port; 0: any that is free")
       ->default_str("not")

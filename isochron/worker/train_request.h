@@ -18,6 +18,7 @@ struct TrainRequest {
   std::string config;  // empty: none, as the files below
   cli::JsonOutput output;
   std::string log;
+  std::string log_errors = "warn";
   std::string trace;
   std::int64_t serve_port = -1;  // -1: the live page is not served
   serve::ServeOptions serve;

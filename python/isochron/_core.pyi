@@ -216,8 +216,6 @@ class StepRecord:
     def words(self) -> str: ...
     @property
     def loss(self) -> float: ...
-    @property
-    def staleness(self) -> int: ...
     def to_json(self) -> str: ...
 
 class EventRecord:
@@ -493,7 +491,21 @@ class RunLog:
         reason: str,
         words: str,
         loss: float,
-        staleness: int = -1,
+    ) -> None: ...
+    def update(
+        self,
+        *,
+        step: int,
+        epoch: int,
+        position: int,
+        seconds: float,
+        worker: tuple[int, int, float, float, float, float],
+        learning_rate_factor: float,
+        changed: bool,
+        reason: str,
+        words: str,
+        loss: float,
+        staleness: int,
     ) -> None: ...
     def write(self, record: StepRecord | EventRecord) -> None: ...
     def event(self, *, step: int, seconds: float, event: str, worker: int, words: str) -> None: ...

@@ -145,7 +145,12 @@ def _step_row(record: Record) -> Record:
 
 
 def balance_of(record: Record) -> float | None:
-    """Mean over longest compute time of the workers that computed in a step: 1 is perfect. None if it is not known."""
+    """Mean over longest compute time of the workers that computed in a step: 1 is perfect.
+
+    None if it is not known, as for the update of a single worker.
+    """
+    if "staleness" in record:
+        return None
     seconds = [math.nan if time is None else time for time in record.get("compute_seconds", [])]
     value = balance(record.get("batch_sizes", []), seconds)
     return None if math.isnan(value) else value

@@ -9,6 +9,7 @@ import sources
 # Layer -> the layers it may include, itself among them.
 KNOWS = {
     "core": {"core"},
+    "baselines": {"core", "baselines"},
     "data": {"core", "data"},
     "sim": {"core", "sim"},
     "plan": {"core", "sim", "plan"},
@@ -28,7 +29,7 @@ KNOWS = {
         "train", "worker",
     },  # fmt: skip
 }
-STANDARD_ONLY = {"core", "data", "sim", "plan"}
+STANDARD_ONLY = {"core", "baselines", "data", "sim", "plan"}
 FOREIGN = {"data": {"fcntl.h", "sys/stat.h", "unistd.h", "zlib.h"}}  # exceptions to it: POSIX files, zlib
 # Core is told what happened and answers what to do: it has no clock, thread, file or foreign randomness.
 NOT_IN_CORE = {

@@ -108,7 +108,7 @@ class Subject {
     options.async.staleness = script_.number("staleness", 2);
     options.async.servers = script_.number("servers", 0);
     options.timeout = static_cast<double>(script_.number("timeout", 30'000)) / 1000.0;
-    options.on_step = [this](const StepRecord& record) { used_[record.epoch] += record.workers.front().batch; };
+    options.on_update = [this](const UpdateRecord& record) { used_[record.epoch] += record.worker.batch; };
     options.on_event = [this](const EventRecord& record) { events_ += " " + record.event + " " + record.words; };
     options.warn = [](const std::string& words) { std::cerr << words + "\n"; };
     return options;

@@ -1,6 +1,8 @@
 // Runs `isochron launch` with real workers under mpirun, and looks at what becomes of them.
 #include "isochron/emulate/launch.h"
 
+#include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -12,9 +14,12 @@
 #include "tests/emulate/await.h"
 #include "tests/emulate/control_groups.h"
 #include "tests/own_path.h"
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "isochron/core/error.h"
 #include "isochron/emulate/mpirun.h"
@@ -291,6 +296,31 @@ TEST_F(LaunchTest, RemovesWhatAKilledLauncherLeft) {
   EXPECT_EQ(run({"-n", "1"}, "true"), 0);
   EXPECT_FALSE(fs::exists(fs::path(value(slow, "ISOCHRON_CGROUP")).parent_path()));
   EXPECT_FALSE(fs::exists(fs::path(value(slow, "ISOCHRON_STEP_FILE")).parent_path()));
+}
+
+TEST_F(LaunchTest, RemovesTheSharedMemoryOfMpiProcessesThatWereKilled) {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  const std::string stem = std::string("/dev/shm/sm_segment.") + host.data() + "." + std::to_string(geteuid()) + ".";
+  const fs::path dead = stem + "isochrontest.0";
+  const fs::path used = stem + "isochrontest.1";
+  const fs::path fresh = stem + "isochrontest.2";
+  for (const fs::path& segment : {dead, used, fresh}) {
+    std::ofstream(segment) << std::string(4096, '\0');
+  }
+  const auto old = fs::file_time_type::clock::now() - std::chrono::minutes(2);
+  fs::last_write_time(dead, old);
+  fs::last_write_time(used, old);
+  const int file = ::open(used.c_str(), O_RDONLY | O_CLOEXEC);
+  void* const memory = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
+  EXPECT_EQ(run({"-n", "1"}, "true"), 0);
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_TRUE(fs::exists(used)) << "somebody has it in use";
+  EXPECT_TRUE(fs::exists(fresh)) << "somebody may be about to use it";
+  munmap(memory, 4096);
+  close(file);
+  fs::remove(used);
+  fs::remove(fresh);
 }
 
 TEST_F(LaunchTest, WorksWithoutControlGroups) {

@@ -146,7 +146,7 @@ TEST(AsyncJobTest, NoUpdateIsLostAndFixedGradientsAddUpExactly) {
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.015625));
   std::int64_t updates = 0;
   JobOptions options = options_for(Sync::kAsp, "isochron");
-  options.on_step = [&](const StepRecord& /*record*/) { ++updates; };
+  options.on_update = [&](const UpdateRecord& /*record*/) { ++updates; };
   Job job(options);
   job.prepare(*model, optimizer);
   for ([[maybe_unused]] const auto epoch : job.epochs(3)) {
@@ -281,9 +281,9 @@ TEST(AsyncJobTest, EverySampleIsUsedOnceAndAllEndWithTheSameModel) {
   JobOptions options = options_for(Sync::kAsp, "isochron");
   options.async.rate = {.by_batch = true, .by_staleness = true};
   options.async.momentum_correction = true;
-  options.on_step = [&](const StepRecord& record) {
+  options.on_update = [&](const UpdateRecord& record) {
     EXPECT_EQ(record.step, next++);
-    used[static_cast<std::size_t>(record.epoch)] += record.workers.front().batch;
+    used[static_cast<std::size_t>(record.epoch)] += record.worker.batch;
     staleness = std::max(staleness, record.staleness);
   };
   Job job(options);

@@ -40,7 +40,8 @@ void draw(const isochron::io::RunLogLine& line) {
   std::visit(
       [&](const auto& record) {
         using Record = std::remove_cvref_t<decltype(record)>;
-        if constexpr (std::is_same_v<Record, isochron::StepRecord> || std::is_same_v<Record, isochron::EventRecord>) {
+        if constexpr (
+            !std::is_same_v<Record, isochron::RunHeader> && !std::is_same_v<Record, isochron::EvaluationRecord>) {
           (void)trace.add(record);
           metrics.observe(record);
           (void)metrics.text();
@@ -63,6 +64,8 @@ void audit(const isochron::io::RunLogLine& line, std::optional<isochron::SampleA
     auditor.emplace(*header);
   } else if (const auto* const step = std::get_if<isochron::StepRecord>(&line)) {
     auditor->add(*step, 1);
+  } else if (const auto* const update = std::get_if<isochron::UpdateRecord>(&line)) {
+    auditor->add(*update, 1);
   } else if (const auto* const event = std::get_if<isochron::EventRecord>(&line)) {
     auditor->add(*event, 1);
   }

@@ -45,6 +45,15 @@ TEST_F(JoinRequestsTest, AreTakenOnceInTheirOrder) {
   EXPECT_EQ(take_join_request(folder_ / "none"), std::nullopt);
 }
 
+TEST_F(JoinRequestsTest, TellForWhomTheyWait) {
+  EXPECT_FALSE(is_asked_for(folder_, 1));
+  post_join_request(folder_, {.words = {"isochron"}, .worker = 1});
+  EXPECT_TRUE(is_asked_for(folder_, 1));
+  EXPECT_FALSE(is_asked_for(folder_, 11)) << "another number with the same end";
+  EXPECT_EQ(take_join_request(folder_)->worker, 1);
+  EXPECT_FALSE(is_asked_for(folder_, 1));
+}
+
 TEST_F(JoinRequestsTest, OtherFilesAreLeftAlone) {
   std::ofstream(folder_ / "join-0.json.tmp") << "{";
   EXPECT_EQ(take_join_request(folder_), std::nullopt);

@@ -53,8 +53,21 @@ StepRecord sample_step() {
       .changed = true,
       .reason = Reason::kNoTelemetry,
       .words = "ünïcode",
-      .loss = 2.302585,
-      .staleness = 3};
+      .loss = 2.302585};
+}
+
+UpdateRecord sample_update() {
+  return {
+      .step = 42,
+      .epoch = 2,
+      .position = 5'376,
+      .seconds = 1.0 / 3.0,
+      .worker = {.id = 3, .batch = 28, .start_seconds = 0.3, .compute_seconds = 0.25, .exchange_seconds = 0.01},
+      .changed = true,
+      .reason = Reason::kRebalanced,
+      .words = "why",
+      .loss = 2.5,
+      .staleness = 0};
 }
 
 EventRecord sample_event() {
@@ -105,6 +118,16 @@ TEST(RunLogReaderTest, ReadsBackEveryFieldOfWhatItWrote) {
   EXPECT_EQ(std::get<EvaluationRecord>(lines[3]), sample_evaluation());
 }
 
+TEST(RunLogReaderTest, ALineWithAStalenessIsAnUpdate) {
+  for (const std::string blank : {"", " "}) {  // with a blank it is the parser's
+    const std::string line = "{" + blank + to_json(sample_update()).substr(1) + "\n";
+    EXPECT_EQ(std::get<UpdateRecord>(read_all(header_line() + line).at(1)), sample_update());
+  }
+  std::string two = to_json(sample_step());
+  two.back() = ',';
+  EXPECT_THROW((void)read_all(header_line() + two + "\"staleness\":1}\n"), std::invalid_argument);
+}
+
 TEST(RunLogReaderTest, ReadsEveryReason) {
   for (int i = 0; i <= static_cast<int>(Reason::kNoTelemetry); ++i) {
     StepRecord step = sample_step();
@@ -118,7 +141,6 @@ TEST(RunLogReaderTest, ReadsNullAsUnknownAndDefaultsWhatIsLeftOut) {
   const auto copy = std::get<StepRecord>(read_all(header_line() + to_json(step) + "\n").at(1));
   EXPECT_TRUE(std::isnan(copy.seconds));
   EXPECT_TRUE(std::isnan(copy.loss));
-  EXPECT_EQ(copy.staleness, -1);
   EXPECT_EQ(copy.epoch, -1);
   EXPECT_EQ(copy.position, -1);
   EXPECT_TRUE(copy.words.empty());

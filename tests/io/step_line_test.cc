@@ -29,17 +29,21 @@ StepRecord sample_step() {
       .changed = true,
       .reason = Reason::kRebalanced,
       .words = "speeds: 1.5 & 2",
-      .loss = 2.302585,
-      .staleness = 3};
+      .loss = 2.302585};
 }
 
 TEST(StepLineTest, ReadsWhatWasWritten) {
+  std::int64_t staleness = 7;
   StepRecord copy;
-  ASSERT_TRUE(read_step_line(to_json(sample_step()), copy));
+  ASSERT_TRUE(read_step_line(to_json(sample_step()), copy, staleness));
   EXPECT_EQ(copy, sample_step());
+  EXPECT_EQ(staleness, -1);
+  ASSERT_TRUE(read_step_line(to_json(UpdateRecord{.worker = {.id = 5}, .staleness = 3}), copy, staleness));
+  EXPECT_EQ(copy.workers.at(0).id, 5U);
+  EXPECT_EQ(staleness, 3);
   StepRecord bare{.step = 0, .workers = {{.id = 1, .batch = 0}}};
   bare.seconds = std::numeric_limits<double>::infinity();  // written as null
-  ASSERT_TRUE(read_step_line(to_json(bare), copy));
+  ASSERT_TRUE(read_step_line(to_json(bare), copy, staleness));
   EXPECT_TRUE(std::isnan(copy.seconds));
   EXPECT_TRUE(std::isnan(copy.loss));
   EXPECT_EQ(copy.epoch, -1);
@@ -47,7 +51,8 @@ TEST(StepLineTest, ReadsWhatWasWritten) {
 
 TEST(StepLineTest, ReadsLinesWithTheirLink) {
   StepRecord copy;
-  ASSERT_TRUE(read_step_line(with_link(to_json(sample_step()), 0x1234), copy));
+  std::int64_t staleness = -1;
+  ASSERT_TRUE(read_step_line(with_link(to_json(sample_step()), 0x1234), copy, staleness));
   EXPECT_EQ(copy, sample_step());
 }
 
@@ -61,7 +66,8 @@ TEST(StepLineTest, ReadsNumbersOfEverySize) {
       worker.wait_seconds = -worker.compute_seconds;
     }
     StepRecord copy;
-    ASSERT_TRUE(read_step_line(to_json(step), copy)) << to_json(step);
+    std::int64_t staleness = -1;
+    ASSERT_TRUE(read_step_line(to_json(step), copy, staleness)) << to_json(step);
     EXPECT_EQ(copy, step);
   }
 }
@@ -73,25 +79,26 @@ TEST(StepLineTest, LeavesEverythingElseToTheParser) {
     return changed.replace(changed.find(from), from.size(), to);
   };
   StepRecord ignored;
-  EXPECT_FALSE(read_step_line("", ignored));
-  EXPECT_FALSE(read_step_line(line.substr(0, line.size() - 1), ignored));
-  EXPECT_FALSE(read_step_line(line + " ", ignored));
-  EXPECT_FALSE(read_step_line(with("\"step\":41", "\"step\": 41"), ignored));
-  EXPECT_FALSE(read_step_line(with("\"step\":41", "\"step\":041"), ignored));
-  EXPECT_FALSE(read_step_line(with("\"step\":41", "\"step\":-1"), ignored));
-  EXPECT_FALSE(read_step_line(with("\"step\":41", "\"step\":9007199254740993"), ignored));
-  EXPECT_FALSE(read_step_line(with("0.25", "0."), ignored));
-  EXPECT_FALSE(read_step_line(with("0.25", "inf"), ignored));
-  EXPECT_FALSE(read_step_line(with("0.25", "nan"), ignored));
-  EXPECT_FALSE(read_step_line(with("0.25", "1e999"), ignored));
-  EXPECT_FALSE(read_step_line(with("0.25", "+1"), ignored));
-  EXPECT_FALSE(read_step_line(with("[100,28]", "[100]"), ignored));
-  EXPECT_FALSE(read_step_line(with("[100,28]", "[100,28,1]"), ignored));
-  EXPECT_FALSE(read_step_line(with("rebalanced", "no-reason"), ignored));
-  EXPECT_FALSE(read_step_line(with("speeds", "sp\\u0065eds"), ignored));
-  EXPECT_FALSE(read_step_line(with("speeds", "spëeds"), ignored));
-  EXPECT_FALSE(read_step_line(with("\"changed\":true", "\"changed\":1"), ignored));
-  EXPECT_FALSE(read_step_line(with("{\"type\"", "{\"new\":1,\"type\""), ignored));
+  std::int64_t staleness = -1;
+  EXPECT_FALSE(read_step_line("", ignored, staleness));
+  EXPECT_FALSE(read_step_line(line.substr(0, line.size() - 1), ignored, staleness));
+  EXPECT_FALSE(read_step_line(line + " ", ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("\"step\":41", "\"step\": 41"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("\"step\":41", "\"step\":041"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("\"step\":41", "\"step\":-1"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("\"step\":41", "\"step\":9007199254740993"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("0.25", "0."), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("0.25", "inf"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("0.25", "nan"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("0.25", "1e999"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("0.25", "+1"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("[100,28]", "[100]"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("[100,28]", "[100,28,1]"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("rebalanced", "no-reason"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("speeds", "sp\\u0065eds"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("speeds", "spëeds"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("\"changed\":true", "\"changed\":1"), ignored, staleness));
+  EXPECT_FALSE(read_step_line(with("{\"type\"", "{\"new\":1,\"type\""), ignored, staleness));
 }
 
 TEST(StepLineTest, AgreesWithTheParserWhateverIsCutOrChanged) {
@@ -101,7 +108,8 @@ TEST(StepLineTest, AgreesWithTheParserWhateverIsCutOrChanged) {
       std::string changed = line;
       changed[i] = c;
       StepRecord quick;
-      if (!read_step_line(changed, quick)) {
+      std::int64_t staleness = -1;
+      if (!read_step_line(changed, quick, staleness)) {
         continue;
       }
       // A blank inside the object is nothing to the parser, and keeps the quick way out.

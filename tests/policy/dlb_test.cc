@@ -1,4 +1,4 @@
-#include "isochron/core/policy/dlb.h"
+#include "isochron/baselines/dlb.h"
 
 #include "tests/policy/support.h"
 #include <gmock/gmock.h>

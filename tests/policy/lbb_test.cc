@@ -1,4 +1,4 @@
-#include "isochron/core/policy/lbb.h"
+#include "isochron/baselines/lbb.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "isochron/baselines/cubic_fit.h"
+#include "isochron/baselines/time_profile.h"
 #include "isochron/core/allocate/allocate.h"
-#include "isochron/core/policy/cubic_fit.h"
-#include "isochron/core/policy/time_profile.h"
 
 namespace isochron {
 namespace {

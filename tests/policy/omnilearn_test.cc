@@ -1,4 +1,4 @@
-#include "isochron/core/policy/omnilearn.h"
+#include "isochron/baselines/omnilearn.h"
 
 #include <algorithm>
 #include <cmath>

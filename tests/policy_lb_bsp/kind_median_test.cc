@@ -1,4 +1,4 @@
-#include "isochron/core/policy/kind_median.h"
+#include "isochron/baselines/kind_median.h"
 
 #include <gtest/gtest.h>
 

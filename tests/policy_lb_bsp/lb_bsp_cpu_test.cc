@@ -1,4 +1,4 @@
-#include "isochron/core/policy/lb_bsp_cpu.h"
+#include "isochron/baselines/lb_bsp_cpu.h"
 
 #include <limits>
 #include <stdexcept>
@@ -6,7 +6,7 @@
 #include "tests/policy_lb_bsp/bench.h"
 #include <gtest/gtest.h>
 
-#include "isochron/core/policy/lb_bsp.h"
+#include "isochron/baselines/lb_bsp.h"
 #include "isochron/core/random/random.h"
 
 namespace isochron {

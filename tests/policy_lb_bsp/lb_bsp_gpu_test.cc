@@ -1,4 +1,4 @@
-#include "isochron/core/policy/lb_bsp_gpu.h"
+#include "isochron/baselines/lb_bsp_gpu.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "isochron/core/predict/ar.h"
+#include "isochron/baselines/ar.h"
 
 #include <cmath>
 #include <stdexcept>

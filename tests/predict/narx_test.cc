@@ -1,4 +1,4 @@
-#include "isochron/core/predict/narx.h"
+#include "isochron/baselines/narx.h"
 
 #include <cmath>
 

@@ -1,11 +1,11 @@
-#include "isochron/core/predict/perceptron.h"
+#include "isochron/baselines/perceptron.h"
 
 #include <array>
 #include <cmath>
 
 #include <gtest/gtest.h>
 
-#include "isochron/core/predict/adam.h"
+#include "isochron/baselines/adam.h"
 #include "isochron/core/random/random.h"
 
 namespace isochron {

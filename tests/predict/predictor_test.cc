@@ -1,4 +1,4 @@
-#include "isochron/core/predict/predictor.h"
+#include "isochron/baselines/predictor.h"
 
 #include <cmath>
 #include <limits>

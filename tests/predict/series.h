@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "isochron/core/predict/predictor.h"
+#include "isochron/baselines/predictor.h"
 
 namespace isochron {
 

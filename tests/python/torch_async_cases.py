@@ -118,7 +118,7 @@ def bounded(log, staleness):
         model, optimizer = job.prepare(model, optimizer)
         job.load_state_dict(state)
         train(job, model, optimizer, dataset, 2)
-        own = job.last_step.workers[0].id
+        own = job.last_update.worker.id
         return {"stopped": stopped, "complete": job.ledger.complete, "own": own, "sum": values(model).sum().item()}
 
 

@@ -67,12 +67,12 @@ TEST(AsyncTest, TheLinkDelaysAPush) {
   cluster.workers[0].link.bytes_per_second = 10.0;
   const Options options{
       .global_batch = 8, .steps = 1, .sync = Sync::kAsp, .network = {.gradient_bytes = 5.0, .buckets = 1}};
-  const auto records = records_of(cluster, options, "uniform");
+  const auto records = updates_of(cluster, options, "uniform");
   // 4 s of computing; 5 bytes there and 5 back take 1 s.
   ASSERT_EQ(records.size(), 2U);
   EXPECT_DOUBLE_EQ(records[0].seconds, 4.0);
   EXPECT_DOUBLE_EQ(records[1].seconds, 5.0);
-  EXPECT_DOUBLE_EQ(records[1].workers[0].exchange_seconds, 1.0);
+  EXPECT_DOUBLE_EQ(records[1].worker.exchange_seconds, 1.0);
   EXPECT_EQ(records[1].staleness, 1);
 }
 
@@ -92,8 +92,8 @@ TEST(AsyncTest, AStoppedWorkerContinuesWhereItWas) {
   cluster.changes = {at_seconds(1.0, "w0", Event::kStop), at_seconds(11.0, "w0", Event::kContinue)};
   const Options options{.global_batch = 8, .steps = 3, .sync = Sync::kSsp, .staleness = 0};
   std::map<WorkerId, double> first_push;
-  for (const StepRecord& record : records_of(cluster, options, "uniform")) {
-    first_push.emplace(record.workers[0].id, record.start_seconds + record.seconds);
+  for (const UpdateRecord& record : updates_of(cluster, options, "uniform")) {
+    first_push.emplace(record.worker.id, record.worker.start_seconds + record.seconds);
   }
   // w0 has 3 of its 4 s left when it continues.
   EXPECT_DOUBLE_EQ(first_push[0], 14.0);
@@ -116,12 +116,12 @@ TEST(AsyncTest, AJoinStartsAtOnce) {
   ClusterSpec cluster = small_cluster({1, 1});
   cluster.workers[1].absent = true;
   cluster.changes = {at_seconds(2.0, "w1", Event::kJoin)};
-  const auto records = records_of(cluster, {.global_batch = 8, .steps = 2, .sync = Sync::kAsp}, "uniform");
+  const auto records = updates_of(cluster, {.global_batch = 8, .steps = 2, .sync = Sync::kAsp}, "uniform");
   // w1 takes its 4 samples at 2 s; w0 finishes its 8 at 8 s and takes 4 from then on.
   ASSERT_EQ(records.size(), 3U);
-  EXPECT_EQ(records[0].workers[0].id, 1U);
-  EXPECT_DOUBLE_EQ(records[0].start_seconds, 2.0);
-  EXPECT_EQ(records[0].workers[0].batch, 4);
+  EXPECT_EQ(records[0].worker.id, 1U);
+  EXPECT_DOUBLE_EQ(records[0].worker.start_seconds, 2.0);
+  EXPECT_EQ(records[0].worker.batch, 4);
 }
 
 TEST(AsyncTest, AnEmptyBatchIsRefused) {

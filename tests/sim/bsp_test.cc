@@ -146,8 +146,9 @@ TEST(BspTest, AWorkerThatComesBackHasANewId) {
       cluster,
       kPair,
       "uniform",
-      [&](const StepRecord& record) { ids.push_back(record.workers.back().id); },
-      [&](const EventRecord& record) { events.push_back(record.event + " " + std::to_string(record.worker)); });
+      {.step = [&](const StepRecord& record) { ids.push_back(record.workers.back().id); },
+       .event =
+           [&](const EventRecord& record) { events.push_back(record.event + " " + std::to_string(record.worker)); }});
   EXPECT_THAT(ids, ElementsAre(1, 1, 2, 2, 2));
   EXPECT_THAT(events, ElementsAre("kill 0", "join 2"));
 }

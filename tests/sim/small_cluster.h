@@ -41,7 +41,14 @@ inline ClusterSpec noisy(ClusterSpec cluster, double sigma) {
 inline std::vector<StepRecord> records_of(
     const ClusterSpec& cluster, const Options& options, const std::string& policy) {
   std::vector<StepRecord> records;
-  (void)simulate(cluster, options, policy, [&](const StepRecord& record) { records.push_back(record); });
+  (void)simulate(cluster, options, policy, {.step = [&](const StepRecord& record) { records.push_back(record); }});
+  return records;
+}
+
+inline std::vector<UpdateRecord> updates_of(
+    const ClusterSpec& cluster, const Options& options, const std::string& policy) {
+  std::vector<UpdateRecord> records;
+  (void)simulate(cluster, options, policy, {.update = [&](const UpdateRecord& record) { records.push_back(record); }});
   return records;
 }
 

@@ -45,8 +45,8 @@ TEST(RunMeterTest, GathersSpeedAndBalance) {
 TEST(RunMeterTest, CountsTheTimeInWhichAnyWorkerIsAtWorkAndItsStaleness) {
   RunMeter meter;
   const auto update = [](WorkerId id, double start, double seconds, std::int64_t staleness) {
-    return StepRecord{
-        .start_seconds = start, .seconds = seconds, .workers = {{.id = id, .batch = 10}}, .staleness = staleness};
+    return UpdateRecord{
+        .seconds = seconds, .worker = {.id = id, .batch = 10, .start_seconds = start}, .staleness = staleness};
   };
   meter.add(update(0, 0.0, 1.0, 0));
   meter.add(update(0, 1.0, 1.0, 0));

@@ -52,6 +52,7 @@ class Log {
     auditor_.add(EventRecord{.step = step, .event = name}, ++line_);
   }
   void add(const StepRecord& record) { auditor_.add(record, ++line_); }
+  void add_update(const UpdateRecord& record) { auditor_.add(record, ++line_); }
 
   SampleAudit finish() { return auditor_.finish(); }
 
@@ -301,11 +302,11 @@ SampleAudit asynchronous_audit(const std::vector<Interval>& updates) {
   Log log({.global_batch = kBatch, .samples_per_epoch = kSamples, .sync = "asp"});
   std::int64_t number = 0;
   for (const Interval& positions : updates) {
-    log.add(
+    log.add_update(
         {.step = number++,
          .epoch = 0,
          .position = positions.first,
-         .workers = {{.id = 1, .batch = positions.size()}},
+         .worker = {.id = 1, .batch = positions.size()},
          .staleness = 1});
   }
   return log.finish();

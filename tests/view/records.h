@@ -45,6 +45,14 @@ inline StepRecord step_of(
   return record;
 }
 
+/// Of 50 samples.
+inline UpdateRecord update_of(WorkerId worker, double start, double seconds) {
+  return {
+      .seconds = seconds,
+      .worker = {.id = worker, .batch = 50, .start_seconds = start, .compute_seconds = seconds},
+      .staleness = 1};
+}
+
 /// `steps` steps of a second each on two workers; the second worker's time is 1 s, the first's 0.5 s.
 inline RunView view_of(std::int64_t steps, std::size_t cells = RunView::kDefaultCells) {
   RunView view(header_of({"fast", "slow"}), cells);

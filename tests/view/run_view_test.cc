@@ -88,10 +88,7 @@ TEST(RunViewTest, MeasuresOverlappingStepsByTheClock) {
   RunView view(header_of({"a", "b"}));
   for (std::int64_t i = 0; i < 10; ++i) {
     const std::int64_t second = i / 2;
-    StepRecord push = step_of(0, static_cast<double>(second), {50}, {1.0});
-    push.workers[0].id = static_cast<WorkerId>(i % 2);
-    push.staleness = 1;
-    view.add(push);
+    view.add(update_of(static_cast<WorkerId>(i % 2), static_cast<double>(second), 1.0));
   }
   EXPECT_EQ(view.summary().samples_per_second, 100.0);  // two of 50 in every second
   EXPECT_EQ(view.summary().balance, 1.0);               // everybody's last iteration took a second
@@ -99,11 +96,7 @@ TEST(RunViewTest, MeasuresOverlappingStepsByTheClock) {
 
 TEST(RunViewTest, CountsTheTimeOfUpdatesOnceAndThatOfEveryProcess) {
   RunView view(header_of({"a", "b"}));
-  const auto push = [&view](double start, double seconds) {
-    StepRecord record = step_of(0, start, {50}, {seconds});
-    record.staleness = 0;
-    view.add(record);
-  };
+  const auto push = [&view](double start, double seconds) { view.add(update_of(0, start, seconds)); };
   push(0.0, 1.0);
   push(5.0, 1.0);
   push(2.0, 5.0);  // began before the one that ended before

@@ -35,7 +35,11 @@ class ElasticProgramTest : public ShellTest {
   [[nodiscard]] Outcome script(const std::string& launch, const std::string& meanwhile) const {
     const std::string wait_for_steps =
         "after() { while [ \"$(cat run.jsonl 2>/dev/null | wc -l)\" -lt $1 ]; do sleep 0.05; done; };"
-        "pid() { cut -d' ' -f1 isochron-*/$1.pids; };";
+        "pid() { cut -d' ' -f1 isochron-*/$1.pids; };"
+        // Of the process that comes in the place of worker $1, whose process was $2, or of the first one there.
+        "next() { until p=$(pid $1 2>/dev/null) && [ -n \"$p\" ] && [ \"$p\" != \"$2\" ]; do sleep 0.01; done; echo "
+        "$p; };"
+        "said() { until grep -q \"$1\" $2; do sleep 0.05; done; };";
     std::ofstream(folder_ / "script") << wait_for_steps << "export TMPDIR=$PWD OMP_NUM_THREADS=1\n"
                                       << "timeout -s KILL 120 '" ISOCHRON_PROGRAM "' launch " << launch << " & job=$!\n"
                                       << "launcher() { pgrep -P $job; };\n"
@@ -184,6 +188,88 @@ TEST_F(ElasticProgramTest, WithoutRecoveryTheJobStartsAgainFromItsCheckpoint) {
   expect_proven_ledger();
 }
 
+// MPI cannot begin without one of its processes, and waits for it for ever.
+TEST_F(ElasticProgramTest, AJobThatLosesAWorkerBeforeItsFirstStepIsStartedAgain) {
+  for (const char* const delay : {"0", "0.3"}) {
+    SCOPED_TRACE(delay);
+    const Outcome outcome = script(
+        "-n 3 -- " + kTrain + "--steps 20",
+        "victim=$(next 1); sleep " + std::string(delay) + "; [ ! -s run.jsonl ] && kill -9 $victim");
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    EXPECT_THAT(outcome.errors, HasSubstr("worker \"w1\" was lost (status 137) before the first step"));
+    EXPECT_EQ(last_step(), 19);
+    expect_proven_ledger();
+    fs::remove(folder_ / "run.jsonl");
+  }
+}
+
+TEST_F(ElasticProgramTest, AJobWithAWorkerThatDoesNotStartInTimeIsStartedAgain) {
+  const Outcome outcome = script("-n 3 --start-timeout 20 -- " + kTrain + "--steps 20", "kill -STOP $(next 1)");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("there was no first step within 20 s"));
+  EXPECT_EQ(last_step(), 19);
+  expect_proven_ledger();
+}
+
+// The others' votes end only if MPI knows of the death at once.
+TEST_F(ElasticProgramTest, AWorkerMayBeLostRightAfterTheRequestToEnd) {
+  const Outcome outcome = script(
+      "-n 3 -- " + kTrain + "--checkpoints saved",
+      "after 10; victim=$(pid 1); kill -TERM $(launcher); sleep 0.02; kill -9 $victim");
+  ASSERT_EQ(outcome.status, 143) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("saved in saved"));
+  EXPECT_FALSE(fs::is_empty(folder_ / "saved"));
+  expect_proven_ledger();
+}
+
+// MPI_Comm_spawn waits for the process that has died, but nobody waits for MPI_Comm_spawn.
+TEST_F(ElasticProgramTest, ANewcomerThatDiesWhileItStartsDoesNotKeepOthersOut) {
+  const Outcome outcome = script(
+      "-n 2 --replace 2 -- " + kTrain,
+      "after 10; old=$(pid 1); kill -9 $old; new=$(next 1 $old); sleep 0.1; kill -9 $new;"
+      "said '\"join\"' run.jsonl; kill -TERM $(launcher)");
+  ASSERT_EQ(outcome.status, 143) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("a worker did not join: its process ended while it started"));
+  EXPECT_THAT(events(), testing::ElementsAre("death w1", "join w1"));
+  expect_proven_ledger();
+}
+
+TEST_F(ElasticProgramTest, ANewcomerThatDoesNotStartInTimeIsReplaced) {
+  const Outcome outcome = script(
+      "-n 2 --replace 5 --start-timeout 20 -- " + kTrain,
+      "after 10; old=$(pid 1); kill -9 $old; kill -STOP $(next 1 $old); said '\"join\"' run.jsonl;"
+      "kill -TERM $(launcher)");
+  ASSERT_EQ(outcome.status, 143) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("worker \"w1\" did not join within 20 s: it is killed"));
+  expect_proven_ledger();
+}
+
+TEST_F(ElasticProgramTest, ANewcomerThatIsStoppedDoesNotOutliveTheJob) {
+  const Outcome outcome = script(
+      "-n 2 --replace 1 -- " + kTrain + "--steps 60",
+      "after 10; old=$(pid 1); kill -9 $old; new=$(next 1 $old); kill -STOP $new; wait $job; status=$?;"
+      "grep -qs 'State:.[RSDTt]' /proc/$new/status && exit 99; exit $status");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("worker \"w1\" had not joined when the job ended: it is killed"));
+  EXPECT_EQ(last_step(), 59);
+  expect_proven_ledger();
+}
+
+// As a call of MPI does that never returns. No time-out is looked at, and the thread answers nobody.
+TEST_F(ElasticProgramTest, AWorkerWhoseMpiHangsLeavesAndTheJobStartsAgainFromItsCheckpoint) {
+  const Outcome outcome = script(
+      "-n 1 --restarts 1 -- " + kTrain + "--steps 200 --timeout 2 --checkpoints saved --checkpoint-every 5",
+      "after 13; python3 '" ISOCHRON_HOLD_THREAD "' $(pid 0) isochron-mpi; echo $? >held");
+  if (content(folder_ / "held") == "77\n") {
+    GTEST_SKIP() << "a thread may not be held here: " << outcome.errors;
+  }
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("the thread that drives MPI has made no progress for 19 s"));
+  EXPECT_THAT(outcome.errors, HasSubstr("it is started again from its last checkpoint"));
+  EXPECT_EQ(last_step(), 199);
+  expect_proven_ledger();
+}
+
 TEST_F(ElasticProgramTest, AClustersWorkersDieAndComeBackWhenItsFileSays) {
   std::ofstream(folder_ / "cluster.toml") << R"(
 [[worker]]
@@ -216,9 +302,7 @@ TEST_F(ElasticProgramTest, WorkersJoinAndLeaveWhenTheClustersFileIsWrittenAnew) 
   std::ofstream(folder_ / "next.toml") << worker << "'c'\n" << worker << "'d'\n" << worker << "'a'\n";
   const Outcome outcome = script(
       "--cluster cluster.toml -- " + kTrain,
-      "said() { until grep -q \"$1\" $2; do sleep 0.05; done; };"
-      "after 10; echo 'workers = 7' >half; mv half cluster.toml; said 'is left out' '" +
-          folder_.string() +
+      "after 10; echo 'workers = 7' >half; mv half cluster.toml; said 'is left out' '" + folder_.string() +
           ".captured.err'; mv next.toml cluster.toml;"
           "said '\"join\".*\"c\"' run.jsonl; said '\"join\".*\"d\"' run.jsonl; kill -TERM $(launcher)");
   ASSERT_EQ(outcome.status, 143) << outcome.errors;

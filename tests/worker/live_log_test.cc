@@ -1,5 +1,7 @@
 #include "isochron/worker/live_log.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "tests/own_path.h"
+#include "tests/small_disk.h"
 #include <gtest/gtest.h>
 
 #include "isochron/io/run_log_reader.h"
@@ -64,6 +67,42 @@ TEST_F(LiveLogTest, IsTakenOverWhereItEnded) {
   heir.write(StepRecord{.step = 1});
   ASSERT_EQ(lines().size(), 3U);
   EXPECT_EQ(std::get<StepRecord>(lines()[2]).step, 1);
+}
+
+TEST_F(LiveLogTest, SurvivesAFullDiskAndSaysWhatIsMissing) {
+  const SmallDisk disk(std::size_t{64} << 10U);
+  if (!disk.why_not().empty()) {
+    GTEST_SKIP() << disk.why_not();
+  }
+  const std::string path = (disk.path() / "run.jsonl").string();
+  std::vector<std::string> warnings;
+  LiveLog log(
+      path, {.program = "train"}, 0, LiveLog::Begin::kRun, [&](const std::string& text) { warnings.push_back(text); });
+  const std::string filler(std::size_t{1} << 20U, 'x');
+  std::ofstream(disk.path() / "filler") << filler;
+  const auto most = static_cast<std::int64_t>(LiveLog::kMostWaiting);
+  const std::int64_t steps = most + 100;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    log.write(StepRecord{.step = step});
+  }
+  ASSERT_EQ(warnings.size(), 1U) << "loud, but once";
+  EXPECT_NE(warnings[0].find("No space left on device"), std::string::npos) << warnings[0];
+  EXPECT_NE(log.trouble(), "");
+  std::filesystem::remove(disk.path() / "filler");
+  log.write(StepRecord{.step = steps});
+  std::ifstream stream(path);
+  io::RunLogReader reader(stream, path);
+  std::vector<io::RunLogLine> read;
+  while (auto line = reader.next()) {
+    read.push_back(*line);
+  }
+  EXPECT_EQ(reader.broken_line(), 0);
+  ASSERT_GT(read.size(), 2U);
+  const auto said =
+      std::ranges::find_if(read, [](const io::RunLogLine& line) { return std::holds_alternative<EventRecord>(line); });
+  ASSERT_NE(said, read.end());
+  EXPECT_EQ(std::get<EventRecord>(*said).event, "unlogged");
+  EXPECT_NE(std::get<EventRecord>(*said).words.find(" of them are missing here"), std::string::npos);
 }
 
 TEST_F(LiveLogTest, NamesAFileThatCannotBeWritten) {

@@ -7,8 +7,8 @@
 namespace isochron::worker {
 namespace {
 
-StepRecord record(std::int64_t step) {
-  return {.step = step, .seconds = 0.5, .workers = {{.batch = 12}, {.batch = 88}}, .loss = 0.43214};
+ShownStep record(std::int64_t step) {
+  return {.step = step, .seconds = 0.5, .loss = 0.43214, .batch_sizes = {12, 88}};
 }
 
 TEST(ProgressTest, SaysHowFarAndHowFast) {
@@ -22,8 +22,8 @@ TEST(ProgressTest, SaysHowFarAndHowFast) {
 }
 
 TEST(ProgressTest, LeavesOutTheBatchesOfALargeJob) {
-  StepRecord large = record(0);
-  large.workers.assign(9, {.batch = 1});
+  ShownStep large = record(0);
+  large.batch_sizes.assign(9, 1);
   EXPECT_EQ(
       progress_text(large, {.total_steps = 1, .steps_per_epoch = 1}, 1.0),
       "epoch 1/1  step 1/1  loss 0.4321  9 samples/s  batches 1 1 1 1 1 1 1 1 ...  ETA 0:00");

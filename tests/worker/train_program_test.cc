@@ -41,17 +41,19 @@ class TrainProgramTest : public ShellTest {
 
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
 
-  [[nodiscard]] std::vector<StepRecord> steps(const std::string& log) const {
+  template <class Record>
+  [[nodiscard]] std::vector<Record> records(const std::string& log) const {
     std::ifstream stream(folder_ / log);
     io::RunLogReader reader(stream, log);
-    std::vector<StepRecord> steps;
+    std::vector<Record> records;
     while (const auto line = reader.next()) {
-      if (std::holds_alternative<StepRecord>(*line)) {
-        steps.push_back(std::get<StepRecord>(*line));
+      if (const auto* const record = std::get_if<Record>(&*line)) {
+        records.push_back(*record);
       }
     }
-    return steps;
+    return records;
   }
+  [[nodiscard]] std::vector<StepRecord> steps(const std::string& log) const { return records<StepRecord>(log); }
 };
 
 /// Steps 0, 1, 2 …, and every sample of every epoch in one of them.
@@ -64,6 +66,16 @@ void expect_whole_epochs(const std::vector<StepRecord>& steps) {
     }
     EXPECT_EQ(sum, i % 34 == 33 ? 10 : 30) << "step " << i;
   }
+}
+
+// Of MPI's shared memory and folders.
+TEST_F(TrainProgramTest, LeavesNothingBehindAlone) {
+  const Outcome outcome = shell(
+      "mkdir temporary && export TMPDIR=$PWD/temporary OMPI_MCA_btl_sm_backing_directory=$PWD/temporary && "
+      "OMP_NUM_THREADS=1 timeout 100 '" ISOCHRON_PROGRAM
+      "' train --dataset synthetic --model mlp --train-samples 64 --test-samples 10 --global-batch 32 --epochs 1");
+  EXPECT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_TRUE(fs::is_empty(folder_ / "temporary"));
 }
 
 TEST_F(TrainProgramTest, ServesItsLivePage) {
@@ -126,9 +138,9 @@ TEST_F(TrainProgramTest, TrainsAsynchronouslyAndProvesIt) {
   EXPECT_EQ(result["pushes"]["sent"], result["pushes"]["applied"]);
   std::int64_t samples = 0;
   std::int64_t updates = 0;
-  for (const StepRecord& record : steps("run.jsonl")) {
+  for (const UpdateRecord& record : records<UpdateRecord>("run.jsonl")) {
     ASSERT_EQ(record.step, updates++);
-    samples += record.workers.front().batch;
+    samples += record.worker.batch;
     EXPECT_GE(record.staleness, 0);
   }
   EXPECT_EQ(samples, 2000);

@@ -60,6 +60,12 @@ std::string instant(std::string_view name, WorkerId thread, double seconds, std:
   return following(event("i", name, thread).number("ts", microseconds(seconds)).text("s", "t").raw("args", arguments));
 }
 
+/// Of a step or an update: the reason of a new split.
+template <class Record>
+std::string decision(const Record& record, double start) {
+  return record.changed ? instant(to_string(record.reason), kDecisions, start, record.step, record.words) : "";
+}
+
 }  // namespace
 
 ChromeTrace::Track& ChromeTrace::track(WorkerId worker) {
@@ -84,12 +90,17 @@ std::string ChromeTrace::begin() {
 }
 
 std::string ChromeTrace::add(const StepRecord& record) {
+  return decision(record, record.start_seconds) + shares(record.workers, record.step);
+}
+
+std::string ChromeTrace::add(const UpdateRecord& record) {
+  return decision(record, record.worker.start_seconds) + shares({&record.worker, 1}, record.step);
+}
+
+std::string ChromeTrace::shares(std::span<const WorkerStep> workers, std::int64_t step) {
   std::string text;
-  if (record.changed) {
-    text += instant(to_string(record.reason), kDecisions, record.start_seconds, record.step, record.words);
-  }
-  for (const WorkerStep& worker : record.workers) {
-    text += spans(worker, record.step);
+  for (const WorkerStep& worker : workers) {
+    text += spans(worker, step);
     Track& counted = track(worker.id);
     if (counted.batch != worker.batch && std::isfinite(worker.start_seconds)) {
       counted.batch = worker.batch;

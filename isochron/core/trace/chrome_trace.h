@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 
 #include "isochron/core/trace/run_log.h"
@@ -22,6 +23,7 @@ class ChromeTrace {
   /// Opens the document and names the tracks.
   std::string begin();
   std::string add(const StepRecord& record);
+  std::string add(const UpdateRecord& record);
   std::string add(const EventRecord& record);
   std::string end() { return "\n]}\n"; }
 
@@ -32,6 +34,7 @@ class ChromeTrace {
   };
   /// The worker's track; one that neither the header nor a join named goes by its id.
   Track& track(WorkerId worker);
+  std::string shares(std::span<const WorkerStep> workers, std::int64_t step);
 
   RunHeader header_;
   std::map<WorkerId, Track> tracks_;

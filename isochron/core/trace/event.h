@@ -24,6 +24,7 @@ enum class Event : std::uint8_t {
   kSkipped,      // a sample could not be read and was left out
   kRollback,     // the job goes on from this step with an earlier state
   kResume,       // another process goes on with the log from this step
+  kUnlogged,     // the log could not be written for a while
 };
 
 struct EventKind {
@@ -35,7 +36,7 @@ struct EventKind {
 };
 
 /// In the order of the enumeration.
-inline constexpr std::array<EventKind, 13> kEvents = {{
+inline constexpr std::array<EventKind, 14> kEvents = {{
     {.event = Event::kDeath, .name = "death", .removes_worker = true},
     {.event = Event::kKill, .name = "kill", .removes_worker = true},
     {.event = Event::kJoin, .name = "join"},
@@ -49,6 +50,7 @@ inline constexpr std::array<EventKind, 13> kEvents = {{
     {.event = Event::kSkipped, .name = "skipped"},
     {.event = Event::kRollback, .name = "rollback", .concerns_job = true, .sets_step = true},
     {.event = Event::kResume, .name = "resume", .concerns_job = true, .sets_step = true},
+    {.event = Event::kUnlogged, .name = "unlogged", .concerns_job = true},
 }};
 
 constexpr std::string_view to_string(Event event) {

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "isochron/core/trace/json.h"
-#include "isochron/core/trace/metrics.h"
 #include "isochron/core/trace/utf8.h"
 
 namespace isochron {
@@ -54,18 +53,25 @@ PrometheusMetrics::PrometheusMetrics(RunHeader header) : header_(std::move(heade
 }
 
 void PrometheusMetrics::observe(const StepRecord& record) {
-  double batch = 0.0;
-  for (const WorkerStep& worker : record.workers) {
+  observe(record, record.workers);
+}
+
+void PrometheusMetrics::observe(const UpdateRecord& record) {
+  observe(record, {&record.worker, 1});
+}
+
+template <class Record>
+void PrometheusMetrics::observe(const Record& record, std::span<const WorkerStep> workers) {
+  for (const WorkerStep& worker : workers) {
     last_steps_[worker.id] = worker;
     labels_.try_emplace(worker.id, '{' + label("worker", std::to_string(worker.id)) + '}');
-    batch += static_cast<double>(worker.batch);
+    samples_ += static_cast<double>(worker.batch);
   }
-  last_ = record;
-  last_.workers.clear();
-  samples_per_second_ = record.seconds > 0.0 ? batch / record.seconds : kUnknown;
-  balance_ = balance(record.workers);
+  meter_.add(record);
+  last_step_ = record.step;
+  last_seconds_ = record.seconds;
+  learning_rate_factor_ = record.learning_rate_factor;
   ++steps_;
-  samples_ += batch;
   adjustments_ += record.changed ? 1 : 0;
 }
 
@@ -90,14 +96,16 @@ std::string PrometheusMetrics::text() const {
          label("program", header_.program) + ',' + label("version", header_.version) + ',' +
          label("policy", header_.policy) + ',' + label("cluster", header_.cluster) + "} 1\n" +
          metric("isochron_workers", "gauge", "Workers that are there.", static_cast<double>(last_steps_.size())) +
-         metric("isochron_step", "gauge", "Number of the last finished step.", static_cast<double>(last_.step)) +
+         metric("isochron_step", "gauge", "Number of the last finished step.", static_cast<double>(last_step_)) +
          metric("isochron_steps_total", "counter", "Finished steps.", static_cast<double>(steps_)) +
          metric("isochron_samples_total", "counter", "Samples computed.", samples_) +
          metric("isochron_adjustments_total", "counter", "Changes of the split.", static_cast<double>(adjustments_)) +
-         metric("isochron_step_seconds", "gauge", "Duration of the last step.", last_.seconds) +
-         metric("isochron_samples_per_second", "gauge", "Throughput of the last step.", samples_per_second_) +
-         metric("isochron_balance", "gauge", "Mean over longest compute time of the last step.", balance_) +
-         metric("isochron_learning_rate_factor", "gauge", "Of the last step.", last_.learning_rate_factor) +
+         metric("isochron_step_seconds", "gauge", "Duration of the last step.", last_seconds_) +
+         metric(
+             "isochron_samples_per_second", "gauge", "Throughput of the last step.", meter_.last().samples_per_second) +
+         metric(
+             "isochron_balance", "gauge", "Mean over longest compute time of the last step.", meter_.last().balance) +
+         metric("isochron_learning_rate_factor", "gauge", "Of the last step.", learning_rate_factor_) +
          per_worker("isochron_batch_size", "Samples of the worker in its last step.", &WorkerStep::batch) +
          per_worker("isochron_compute_seconds", "Time to the last local gradient.", &WorkerStep::compute_seconds) +
          per_worker("isochron_wait_seconds", "Time spent waiting for the others.", &WorkerStep::wait_seconds) +

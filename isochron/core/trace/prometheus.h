@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 
 #include "isochron/core/trace/run_log.h"
+#include "isochron/core/trace/run_meter.h"
 
 namespace isochron {
 
@@ -16,18 +18,23 @@ class PrometheusMetrics {
   explicit PrometheusMetrics(RunHeader header);
 
   void observe(const StepRecord& record);
+  void observe(const UpdateRecord& record);
   /// A worker that is gone is no longer reported, and one that joined gets its name.
   void observe(const EventRecord& record);
 
   [[nodiscard]] std::string text() const;
 
  private:
+  template <class Record>
+  void observe(const Record& record, std::span<const WorkerStep> workers);
+
   RunHeader header_;
   std::map<WorkerId, std::string> labels_;     // {worker="fast",kind="cpu"}
   std::map<WorkerId, WorkerStep> last_steps_;  // of the workers that are there
-  StepRecord last_;                            // without its workers
-  double samples_per_second_ = kUnknown;
-  double balance_ = kUnknown;
+  RunMeter meter_;
+  std::int64_t last_step_ = 0;
+  double last_seconds_ = 0.0;
+  double learning_rate_factor_ = 1.0;
   std::int64_t steps_ = 0;
   double samples_ = 0.0;
   std::int64_t adjustments_ = 0;

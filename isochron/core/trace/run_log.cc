@@ -1,6 +1,7 @@
 #include "isochron/core/trace/run_log.h"
 
 #include <cmath>
+#include <span>
 
 #include "isochron/core/trace/json.h"
 
@@ -8,7 +9,7 @@ namespace isochron {
 namespace {
 
 template <class T>
-std::string column(const std::vector<WorkerStep>& workers, T WorkerStep::* field) {
+std::string column(std::span<const WorkerStep> workers, T WorkerStep::* field) {
   return json_array(workers, [field](const WorkerStep& worker) {
     if constexpr (std::is_floating_point_v<T>) {
       return json_number(worker.*field);
@@ -60,7 +61,11 @@ std::string to_json(const RunHeader& header) {
   return line.str();
 }
 
-std::string to_json(const StepRecord& record) {
+namespace {
+
+/// What lines of steps and of updates have in common.
+template <class Record>
+JsonObject step_line(const Record& record, double start, std::span<const WorkerStep> workers) {
   JsonObject line;
   line.text("type", "step").integer("step", record.step);
   if (record.epoch >= 0) {
@@ -69,14 +74,14 @@ std::string to_json(const StepRecord& record) {
   if (record.position >= 0) {
     line.integer("position", record.position);
   }
-  line.number("start", record.start_seconds)
+  line.number("start", start)
       .number("seconds", record.seconds)
-      .raw("workers", column(record.workers, &WorkerStep::id))
-      .raw("batch_sizes", column(record.workers, &WorkerStep::batch))
-      .raw("starts", column(record.workers, &WorkerStep::start_seconds))
-      .raw("compute_seconds", column(record.workers, &WorkerStep::compute_seconds))
-      .raw("wait_seconds", column(record.workers, &WorkerStep::wait_seconds))
-      .raw("exchange_seconds", column(record.workers, &WorkerStep::exchange_seconds))
+      .raw("workers", column(workers, &WorkerStep::id))
+      .raw("batch_sizes", column(workers, &WorkerStep::batch))
+      .raw("starts", column(workers, &WorkerStep::start_seconds))
+      .raw("compute_seconds", column(workers, &WorkerStep::compute_seconds))
+      .raw("wait_seconds", column(workers, &WorkerStep::wait_seconds))
+      .raw("exchange_seconds", column(workers, &WorkerStep::exchange_seconds))
       .number("learning_rate_factor", record.learning_rate_factor)
       .flag("changed", record.changed)
       .text("reason", to_string(record.reason));
@@ -86,10 +91,19 @@ std::string to_json(const StepRecord& record) {
   if (!std::isnan(record.loss)) {
     line.number("loss", record.loss);
   }
-  if (record.staleness >= 0) {
-    line.integer("staleness", record.staleness);
-  }
-  return line.str();
+  return line;
+}
+
+}  // namespace
+
+std::string to_json(const StepRecord& record) {
+  return step_line(record, record.start_seconds, record.workers).str();
+}
+
+std::string to_json(const UpdateRecord& record) {
+  return step_line(record, record.worker.start_seconds, {&record.worker, 1})
+      .integer("staleness", record.staleness)
+      .str();
 }
 
 std::string to_json(const EventRecord& record) {

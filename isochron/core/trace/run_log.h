@@ -9,8 +9,10 @@
 //
 // Steps are numbered from 0 without gaps. A "rollback" or a "resume" sets the number of the next step; the steps from
 // there on that the log already holds did not happen. `epoch` and `position` say which samples a step used: the
-// positions `position` and up of that epoch's permutation, dealt to the workers in their order by `batch_sizes`. In a
-// run whose header says `sync`, a step is one worker's update, and `staleness` how many updates of others came between.
+// positions `position` and up of that epoch's permutation, dealt to the workers in their order by `batch_sizes`.
+//
+// A line of a step that has a `staleness` is an UpdateRecord: the update of one worker, the only one in its columns, in
+// a run whose header says `sync`. All other lines of steps are StepRecords.
 #pragma once
 
 #include <cstdint>
@@ -71,8 +73,23 @@ struct StepRecord {
   Reason reason = Reason::kKept;
   std::string words;
   double loss = kUnknown;
-  std::int64_t staleness = -1;  // ASP and SSP: of this push; -1: does not apply
   bool operator==(const StepRecord&) const = default;
+};
+
+/// What one worker of an asynchronous run added to the model: ASP, SSP.
+struct UpdateRecord {
+  std::int64_t step = 0;       // its number in the log, which counts the updates of all workers
+  std::int64_t epoch = -1;     // -1: unknown
+  std::int64_t position = -1;  // of its first sample in the epoch's permutation; -1: unknown
+  double seconds = 0.0;        // of the iteration as a whole, which begins at worker.start_seconds
+  WorkerStep worker;
+  double learning_rate_factor = 1.0;
+  bool changed = false;
+  Reason reason = Reason::kKept;
+  std::string words;
+  double loss = kUnknown;
+  std::int64_t staleness = 0;  // updates of others between its pull and its push
+  bool operator==(const UpdateRecord&) const = default;
 };
 
 struct EventRecord {
@@ -101,6 +118,7 @@ struct EvaluationRecord {
 /// One line each, without the line feed.
 std::string to_json(const RunHeader& header);
 std::string to_json(const StepRecord& record);
+std::string to_json(const UpdateRecord& record);
 std::string to_json(const EventRecord& record);
 std::string to_json(const EvaluationRecord& record);
 

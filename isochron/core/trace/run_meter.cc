@@ -34,10 +34,6 @@ void RunMeter::add(const StepRecord& record) {
   if (!std::isfinite(record.seconds) || record.seconds < 0.0) {
     return;
   }
-  if (record.staleness >= 0) {
-    add_update(record);
-    return;
-  }
   double samples = 0.0;
   for (const WorkerStep& worker : record.workers) {
     samples += static_cast<double>(worker.batch);
@@ -49,12 +45,16 @@ void RunMeter::add(const StepRecord& record) {
   count(samples, record.seconds);
 }
 
-void RunMeter::add_update(const StepRecord& record) {
-  const WorkerStep worker = record.workers.empty() ? WorkerStep{} : record.workers.front();
+void RunMeter::add(const UpdateRecord& record) {
+  last_ = {};
+  if (!std::isfinite(record.seconds) || record.seconds < 0.0) {
+    return;
+  }
+  const WorkerStep& worker = record.worker;
   const auto known = std::ranges::find(iterations_, worker.id, &WorkerStep::id);
   WorkerStep& iteration = known == iterations_.end() ? iterations_.emplace_back() : *known;
   iteration = {.id = worker.id, .batch = worker.batch, .compute_seconds = record.seconds};
-  cover(record.start_seconds, record.start_seconds + record.seconds);
+  cover(worker.start_seconds, worker.start_seconds + record.seconds);
   last_.samples_per_second = 0.0;
   for (const WorkerStep& one : iterations_) {
     last_.samples_per_second += one.compute_seconds > 0.0 ? static_cast<double>(one.batch) / one.compute_seconds : 0.0;

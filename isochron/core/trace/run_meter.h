@@ -1,6 +1,6 @@
 // What a run achieved, gathered from the records of its steps. O(workers) per step. Not thread-safe.
 //
-// Records with a staleness are updates of single workers, which overlap: the time of the run is then that in which some
+// Updates of single workers overlap: the time of the run is then that in which some
 // worker was at work, and the balance compares the last iterations of all workers at every update. Pages and tables
 // take the time and the speed of a run from here, whatever its kind.
 #pragma once
@@ -37,6 +37,7 @@ class RunMeter {
 
   /// A record whose time is not finite, or negative, counts for nothing.
   void add(const StepRecord& record);
+  void add(const UpdateRecord& record);
 
   [[nodiscard]] std::int64_t steps() const { return static_cast<std::int64_t>(step_seconds_.size()); }
   [[nodiscard]] double seconds() const;  // of the steps alone
@@ -65,7 +66,6 @@ class RunMeter {
     [[nodiscard]] double value() const { return count > 0.0 ? sum / count : kUnknown; }
   };
 
-  void add_update(const StepRecord& record);
   void count(double samples, double seconds);
   void cover(double start, double end);
 

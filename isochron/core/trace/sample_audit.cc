@@ -70,6 +70,15 @@ void SampleAuditor::add(const EventRecord& record, std::int64_t line) {
 }
 
 void SampleAuditor::add(const StepRecord& record, std::int64_t line) {
+  add(record, record.workers, line);
+}
+
+void SampleAuditor::add(const UpdateRecord& record, std::int64_t line) {
+  add(record, {&record.worker, 1}, line);
+}
+
+template <class Record>
+void SampleAuditor::add(const Record& record, std::span<const WorkerStep> workers, std::int64_t line) {
   if (record.step != next_step_) {
     audit_.complain(line, step_text(record.step) + " comes where " + step_text(next_step_) + " should");
   }
@@ -77,12 +86,13 @@ void SampleAuditor::add(const StepRecord& record, std::int64_t line) {
   if (!is_whole(record.epoch) || !is_whole(record.position)) {
     audit_.complain(line, step_text(record.step) + " does not say which samples it used");
   } else if (epochs_are_known()) {
-    keep(record, line);
+    keep(record, workers, line);
   }
 }
 
 // Shares are taken as long as they fit the epoch, so that sums stay within it.
-void SampleAuditor::keep(const StepRecord& record, std::int64_t line) {
+template <class Record>
+void SampleAuditor::keep(const Record& record, std::span<const WorkerStep> workers, std::int64_t line) {
   const std::int64_t size = audit_.header.samples_per_epoch;
   if (record.position >= size) {
     audit_.complain(line, step_text(record.step) + " begins beyond the epoch's " + std::to_string(size) + " samples");
@@ -91,7 +101,7 @@ void SampleAuditor::keep(const StepRecord& record, std::int64_t line) {
   const std::int64_t room = size - record.position;
   Step step{.line = line, .number = record.step, .epoch = record.epoch};
   std::int64_t samples = 0;
-  for (const WorkerStep& worker : record.workers) {
+  for (const WorkerStep& worker : workers) {
     if (worker.batch < 0 || worker.batch > room - samples) {
       audit_.complain(
           line,

@@ -73,6 +73,7 @@ class SampleAuditor {
 
   /// `line` is where the record stands in the log.
   void add(const StepRecord& record, std::int64_t line);
+  void add(const UpdateRecord& record, std::int64_t line);
   void add(const EventRecord& record, std::int64_t line);
 
   /// All further calls are too late.
@@ -93,7 +94,11 @@ class SampleAuditor {
 
   [[nodiscard]] bool asynchronous() const;
   [[nodiscard]] bool epochs_are_known() const;
-  void keep(const StepRecord& record, std::int64_t line);
+  /// Of a step or an update.
+  template <class Record>
+  void add(const Record& record, std::span<const WorkerStep> workers, std::int64_t line);
+  template <class Record>
+  void keep(const Record& record, std::span<const WorkerStep> workers, std::int64_t line);
   void account(const Step& step);
   void find_absent_epochs();
   void close_epoch(EpochAudit& epoch, const Ledger& ledger, bool is_last) const;

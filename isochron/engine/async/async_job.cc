@@ -303,8 +303,8 @@ void Job::Async::take_in(const NextWords& words) {
 void Job::Async::take_news(const std::string& lines) {
   std::istringstream stream(lines);
   for (std::string line; std::getline(stream, line);) {
-    const auto record = std::get<StepRecord>(io::parse_run_log_line(line));
-    const WorkerStep& worker = record.workers.front();
+    const auto record = std::get<UpdateRecord>(io::parse_run_log_line(line));
+    const WorkerStep& worker = record.worker;
     ledger_->stage(
         {.positions = {.first = record.position, .last = record.position + worker.batch}, .worker = worker.id});
     ledger_->commit();
@@ -313,8 +313,8 @@ void Job::Async::take_news(const std::string& lines) {
     if (worker.id == my_id()) {
       record_ = record;
     }
-    if (options_.on_step) {
-      options_.on_step(record);
+    if (options_.on_update) {
+      options_.on_update(record);
     }
   }
 }

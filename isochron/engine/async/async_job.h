@@ -60,7 +60,7 @@ class Job::Async final : public Job::Driver, private Member {
   const Decision& decision() const override { return decision_; }
   std::int64_t steps_per_epoch() const override { return sampler().steps_per_epoch(); }
   const Ledger& ledger() const override;
-  const StepRecord& last_step() const override { return record_; }
+  const UpdateRecord& last_update() const override { return record_; }
   void stop() override { stop_wanted_ = true; }
 
   // Only of jobs that are not in step.
@@ -186,7 +186,7 @@ class Job::Async final : public Job::Driver, private Member {
   double cpu_started_ = 0.0;
   FreeWords report_;
 
-  StepRecord record_;
+  UpdateRecord record_;
   std::int64_t next_record_ = 0;
   PushCounts counts_;
   bool stop_wanted_ = false;

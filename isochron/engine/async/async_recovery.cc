@@ -274,9 +274,8 @@ void Job::Async::learn_what_was_used(const std::vector<Knowledge>& all) {
       const bool is_over = !in_rounds() || one.arrivals[i + 1] < rounds_;
       const Interval positions{.first = one.arrivals[i + 2], .last = one.arrivals[i + 3]};
       if (is_over && !covers(*ledger_, positions) && !is_held(positions)) {
-        StepRecord record{.step = next_record_, .epoch = place_.epoch, .position = positions.first};
-        record.workers = {{.id = static_cast<WorkerId>(one.arrivals[i]), .batch = positions.size()}};
-        record.staleness = 0;
+        UpdateRecord record{.step = next_record_, .epoch = place_.epoch, .position = positions.first};
+        record.worker = {.id = static_cast<WorkerId>(one.arrivals[i]), .batch = positions.size()};
         take_news(to_json(record) + "\n");
       }
     }

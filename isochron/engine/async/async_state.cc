@@ -63,7 +63,7 @@ void Job::Async::restore(const std::filesystem::path& path) {
     place_ = {.seed = options_.seed, .epoch = resumed_->epoch, .position = resumed_->position};
   }
   if (saved.record) {
-    record_ = *saved.record;
+    record_.step = saved.record->step;
     next_record_ = record_.step + 1;
   }
 }
@@ -82,8 +82,7 @@ SavedReplica Job::Async::saved() {
         .dataset_size = dataset_->size(), .epoch = place_.epoch, .position = place_.position, .ledger = *ledger_};
   }
   if (next_record_ > 0) {
-    saved.record = record_;
-    saved.record->step = next_record_ - 1;  // the number of the last one counts
+    saved.record = StepRecord{.step = next_record_ - 1};  // the number of the last update is all that counts
   }
   return saved;
 }

@@ -62,16 +62,15 @@ void Coordinator::take_report(WorkerId worker, const FreeWords& words) {
        .seconds = words.warm ? words.seconds : kUnknown,
        .cpu = words.cpu,
        .memory = words.memory});
-  StepRecord record{.step = next_record_++, .epoch = epoch_, .position = used.first};
-  record.start_seconds = words.start;
+  UpdateRecord record{.step = next_record_++, .epoch = epoch_, .position = used.first};
   record.seconds = words.seconds;
-  record.workers = {
-      {.id = worker,
-       .batch = words.batch,
-       .start_seconds = words.start,
-       .compute_seconds = words.compute_seconds,
-       .wait_seconds = words.waited,
-       .exchange_seconds = std::max(words.seconds - words.compute_seconds, 0.0)}};
+  record.worker = {
+      .id = worker,
+      .batch = words.batch,
+      .start_seconds = words.start,
+      .compute_seconds = words.compute_seconds,
+      .wait_seconds = words.waited,
+      .exchange_seconds = std::max(words.seconds - words.compute_seconds, 0.0)};
   record.learning_rate_factor = words.rate_factor;
   record.reason = decision.reason;
   record.words = decision.words;

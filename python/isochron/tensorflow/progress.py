@@ -76,9 +76,9 @@ class Progress:
             return
         share = (update.worker, update.batch, update.start, update.compute_seconds, update.waited,
                  update.exchange_seconds)  # fmt: skip
-        self.log.step(
-            step=update.number, epoch=update.epoch, position=update.position, start=update.start,
-            seconds=update.seconds, workers=[share], learning_rate_factor=update.rate_factor, changed=update.changed,
+        self.log.update(
+            step=update.number, epoch=update.epoch, position=update.position,
+            seconds=update.seconds, worker=share, learning_rate_factor=update.rate_factor, changed=update.changed,
             reason=update.reason, words=update.words, loss=update.loss, staleness=update.staleness)  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from isochron.served.messages import Order, Update
 from isochron.torch import shard_optimizer, state
 from isochron.torch.finite import drop_gradients
 from isochron.torch.job import Job
-from isochron.torch.records import StepRecord, WorkerStep
+from isochron.torch.records import UpdateRecord, WorkerStep
 from isochron.torch.served_models import ServedModels
 from isochron.torch.shard_optimizer import SliceUpdater
 from isochron.torch.source import MapSource, is_stream
@@ -256,14 +256,14 @@ class AsyncJob(Job):
             update.worker, names[update.worker], update.batch, update.start, update.compute_seconds, update.waited,
             update.exchange_seconds,
         )  # fmt: skip
-        record = StepRecord(
-            update.number, update.epoch, update.position, update.start, update.seconds, update.loss, update.rate_factor,
-            update.changed, update.reason, update.words, [worker], update.staleness,
+        record = UpdateRecord(
+            update.number, update.epoch, update.position, update.seconds, update.loss, update.rate_factor,
+            update.changed, update.reason, update.words, worker, update.staleness,
         )  # fmt: skip
         self._next_update = update.number + 1
         if update.worker == self._replica.workers[self._world.rank].id:
-            self._record = record
-        self._trace.step(record)
+            self._update = record
+        self._trace.update(record)
 
     # Meetings.
 

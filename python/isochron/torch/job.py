@@ -30,7 +30,7 @@ from isochron.errors import Error
 from isochron.torch import cluster, environment, state
 from isochron.torch.loader import Loader
 from isochron.torch.options import JobOptions
-from isochron.torch.records import StepRecord
+from isochron.torch.records import StepRecord, UpdateRecord
 from isochron.torch.source import LoaderOptions, is_stream, make_source
 from isochron.torch.steps import Steps
 from isochron.torch.world import World
@@ -82,8 +82,13 @@ class Job(Steps):
 
     @property
     def last_step(self) -> StepRecord | None:
-        """The last finished one."""
+        """The last finished one; not with sync "asp" or "ssp"."""
         return self._record
+
+    @property
+    def last_update(self) -> UpdateRecord | None:
+        """With sync "asp" or "ssp": this worker's last one."""
+        return self._update
 
     @property
     def ledger(self) -> Ledger:

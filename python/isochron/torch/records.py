@@ -33,7 +33,6 @@ class StepRecord:
     reason: str
     words: str
     workers: list[WorkerStep] = field(default_factory=list)
-    staleness: int = -1  # asp, ssp: a step is one worker's update, and so many of others came between; -1: in step
 
     @staticmethod
     def of(record: _core.StepRecord, workers: list[_core.Worker]) -> StepRecord:
@@ -57,6 +56,23 @@ class StepRecord:
     def balance(self) -> float:
         """Mean over longest time of the workers that computed: 1 if all were done at the same moment."""
         return _core.balance(self.batch_sizes, [worker.seconds for worker in self.workers])
+
+
+@dataclass
+class UpdateRecord:
+    """What one worker of an asynchronous run added to the model, as in the run log."""
+
+    step: int  # its number among the updates of all workers
+    epoch: int
+    position: int
+    seconds: float
+    loss: float  # mean over its batch
+    learning_rate_factor: float
+    changed: bool
+    reason: str
+    words: str
+    worker: WorkerStep
+    staleness: int  # updates of others between its pull and its push
 
 
 @dataclass

@@ -25,7 +25,7 @@ from isochron.torch.memory import is_out_of_memory
 from isochron.torch.options import JobOptions
 from isochron.torch.parallel import Models
 from isochron.torch.rate import LearningRate
-from isochron.torch.records import EventRecord, StepRecord
+from isochron.torch.records import EventRecord, StepRecord, UpdateRecord
 from isochron.torch.recovery import Recovery
 from isochron.torch.signals import StopSignal
 from isochron.torch.source import LoaderOptions, Share, Source
@@ -60,6 +60,7 @@ class Steps:
         self._loop_epoch = 0
         self._group = Group()
         self._record: StepRecord | None = None
+        self._update: UpdateRecord | None = None
         self._stop_wanted = False
         self._recovery = Recovery(world, self._replica, self._prepared, self._now, self._undo, self._note, self._adopt)
         self._forget_step()

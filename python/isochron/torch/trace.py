@@ -7,7 +7,7 @@ from typing import Any
 
 from isochron._core import RunLog, Worker
 from isochron.torch.options import JobOptions
-from isochron.torch.records import EventRecord, StepRecord
+from isochron.torch.records import EventRecord, StepRecord, UpdateRecord, WorkerStep
 
 log = logging.getLogger("isochron")
 
@@ -55,30 +55,48 @@ class Trace:
                 position=record.position,
                 start=record.start,
                 seconds=record.seconds,
-                workers=[(one.id, one.batch, one.start, one.seconds, one.waited, one.exchange)
-                         for one in record.workers],
+                workers=[_columns(one) for one in record.workers],
+                learning_rate_factor=record.learning_rate_factor,
+                changed=record.changed,
+                reason=record.reason,
+                words=record.words,
+                loss=record.loss,
+            )
+        if self._board is not None:
+            self._board.add_scalar("isochron/balance", record.balance, record.step)
+            self._draw(record, record.workers)
+        if self._options.on_step is not None:
+            self._options.on_step(record)
+
+    def update(self, record: UpdateRecord) -> None:
+        if self._log is not None:
+            self._log.update(
+                step=record.step,
+                epoch=record.epoch,
+                position=record.position,
+                seconds=record.seconds,
+                worker=_columns(record.worker),
                 learning_rate_factor=record.learning_rate_factor,
                 changed=record.changed,
                 reason=record.reason,
                 words=record.words,
                 loss=record.loss,
                 staleness=record.staleness,
-            )  # fmt: skip
+            )
         if self._board is not None:
-            self._draw(record)
+            self._board.add_scalar("isochron/staleness", record.staleness, record.step)
+            self._draw(record, [record.worker])
         if self._options.on_step is not None:
             self._options.on_step(record)
 
-    def _draw(self, record: StepRecord) -> None:
+    def _draw(self, record: StepRecord | UpdateRecord, workers: list[WorkerStep]) -> None:
         scalar = self._board.add_scalar
-        scalar("isochron/balance", record.balance, record.step)
+        samples = sum(worker.batch for worker in workers)
         scalar("isochron/step_seconds", record.seconds, record.step)
-        scalar("isochron/samples_per_second", sum(record.batch_sizes) / max(record.seconds, 1e-9), record.step)
+        scalar("isochron/samples_per_second", samples / max(record.seconds, 1e-9), record.step)
         if record.loss == record.loss:
             scalar("isochron/loss", record.loss, record.step)
-        if record.staleness >= 0:
-            scalar("isochron/staleness", record.staleness, record.step)
-        for worker in record.workers:
+        for worker in workers:
             scalar(f"isochron/batch_size/{worker.name}", worker.batch, record.step)
             scalar(f"isochron/compute_seconds/{worker.name}", worker.seconds, record.step)
 
@@ -102,3 +120,7 @@ class Trace:
         if self._board is not None and self._board is not self._options.tensorboard:
             self._board.close()
         self._board = None
+
+
+def _columns(worker: WorkerStep) -> tuple[int, int, float, float, float, float]:
+    return worker.id, worker.batch, worker.start, worker.seconds, worker.waited, worker.exchange

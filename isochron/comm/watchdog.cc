@@ -1,0 +1,112 @@
+#include "isochron/comm/watchdog.h"
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <execinfo.h>
+#include <unistd.h>
+
+namespace isochron {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kTick = 100ms;
+constexpr auto kTimeToShow = 1000ms;  // its calls
+constexpr int kMostCalls = 64;
+
+// One that nobody else uses: LibTorch and MPI take none of the real-time signals.
+int show_signal() {
+  return SIGRTMIN + 7;
+}
+
+std::atomic<bool> shown = false;
+
+void show_calls(int /*signal*/) {
+  std::array<void*, kMostCalls> calls{};
+  const int count = backtrace(calls.data(), kMostCalls);
+  backtrace_symbols_fd(calls.data(), count, STDERR_FILENO);
+  shown = true;
+}
+
+}  // namespace
+
+class Watchdog {
+ public:
+  // It outlives every thread that may be watched.
+  static Watchdog& instance() {
+    static auto* const dog = new Watchdog;
+    return *dog;
+  }
+
+  void add(WatchedThread* thread) {
+    const std::lock_guard lock(mutex_);
+    threads_.push_back(thread);
+  }
+  void remove(WatchedThread* thread) {
+    const std::lock_guard lock(mutex_);
+    threads_.remove(thread);
+  }
+
+ private:
+  Watchdog() {
+    std::array<void*, 1> first{};
+    backtrace(first.data(), 1);  // loads what it needs, which a signal handler may not
+    struct sigaction action{};
+    action.sa_handler = show_calls;
+    sigemptyset(&action.sa_mask);
+    sigaction(show_signal(), &action, nullptr);
+    std::thread([this] { run(); }).detach();
+  }
+
+  [[noreturn]] void run() {
+    pthread_setname_np(pthread_self(), "isochron-watch");
+    while (true) {
+      std::this_thread::sleep_for(kTick);
+      const std::lock_guard lock(mutex_);
+      for (WatchedThread* const thread : threads_) {
+        look_at(*thread);
+      }
+    }
+  }
+
+  static void look_at(WatchedThread& thread) {
+    const std::uint64_t beats = thread.beats_;
+    thread.silent_ = beats == thread.seen_ ? thread.silent_ + kTick : 0ms;
+    thread.seen_ = beats;
+    if (thread.silent_ >= thread.limit_.load()) {
+      end(thread);
+    }
+  }
+
+  [[noreturn]] static void end(const WatchedThread& thread) {
+    std::cerr << "isochron: process " + std::to_string(getpid()) + ": " + thread.task_ + " has made no progress for " +
+                     std::to_string(thread.silent_.count() / 1000) + " s; this worker leaves the job. It is at:\n";
+    pthread_kill(thread.thread_, show_signal());
+    for (auto waited = 0ms; !shown && waited < kTimeToShow; waited += kTick) {
+      std::this_thread::sleep_for(kTick);
+    }
+    raise(SIGKILL);
+    std::abort();
+  }
+
+  std::mutex mutex_;
+  std::list<WatchedThread*> threads_;
+};
+
+WatchedThread::WatchedThread(std::string task, std::chrono::milliseconds limit)
+    : task_(std::move(task)), limit_(limit) {
+  Watchdog::instance().add(this);
+}
+
+WatchedThread::~WatchedThread() {
+  Watchdog::instance().remove(this);
+}
+
+}  // namespace isochron

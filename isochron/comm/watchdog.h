@@ -1,0 +1,43 @@
+// Watches threads that call MPI: such a call may wait for ever inside MPI, for a lock or for a peer that MPI takes to be
+// alive (Open MPI 5.0.11: a lock of btl_tcp under RollCall::ask, votes without those who left unannounced), and then no
+// time-out of ours is looked at any more.
+//
+// A thread that makes no progress for longer than it may is shown with its calls on standard error, and the process is
+// killed: that is a loss which MPI tells the others at once, and from which they, or the launcher, go on. Time counts only
+// while this process runs, so that one that was stopped and goes on is not taken for stuck.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include <pthread.h>
+
+namespace isochron {
+
+// Of the thread that makes it, as long as it lives. Thread-safe.
+class WatchedThread {
+ public:
+  // What the thread does, for people, and how long it may take from beat to beat.
+  WatchedThread(std::string task, std::chrono::milliseconds limit);
+  WatchedThread(const WatchedThread&) = delete;
+  WatchedThread& operator=(const WatchedThread&) = delete;
+  ~WatchedThread();
+
+  void beat() { ++beats_; }
+  void set_limit(std::chrono::milliseconds limit) { limit_ = limit; }
+
+ private:
+  friend class Watchdog;
+
+  const std::string task_;
+  const pthread_t thread_ = pthread_self();
+  std::atomic<std::chrono::milliseconds> limit_;
+  std::atomic<std::uint64_t> beats_ = 0;
+  // The watchdog's own.
+  std::uint64_t seen_ = 0;
+  std::chrono::milliseconds silent_{0};
+};
+
+}  // namespace isochron

@@ -1,0 +1,21 @@
+// How far a worker has come, as its launcher sees it: notes in the job's folder, by the worker's process number.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include <sys/types.h>
+
+namespace isochron::io {
+
+enum class WorkerPhase : std::uint8_t {
+  kStarting,  // it will take part in a job
+  kMember,    // it takes part: at its first step, or admitted to a job that runs
+};
+
+/// Of this process, in the folder that its environment names; nothing happens if it names none. Throws isochron::Error.
+void note_worker_phase(WorkerPhase phase);
+
+[[nodiscard]] bool has_reached(const std::filesystem::path& folder, pid_t process, WorkerPhase phase);
+
+}  // namespace isochron::io

@@ -1,0 +1,77 @@
+#include "isochron/comm/watchdog.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace isochron {
+namespace {
+
+using namespace std::chrono_literals;
+
+// In a process of its own, since the watchdog ends it.
+int status_of(void (*action)()) {
+  const pid_t child = fork();
+  if (child == 0) {
+    action();
+    std::_Exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(WatchdogTest, EndsAProcessWhoseThreadMakesNoProgressAndShowsWhereItIs) {
+  testing::internal::CaptureStderr();
+  const int status = status_of([] {
+    const WatchedThread watched("a thread that waits", 500ms);
+    std::this_thread::sleep_for(20s);
+  });
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(WIFSIGNALED(status)) << status;
+  EXPECT_EQ(WTERMSIG(status), SIGKILL) << "MPI tells the others of it";
+  EXPECT_NE(said.find("a thread that waits has made no progress for 0 s"), std::string::npos) << said;
+  EXPECT_NE(said.find("nanosleep"), std::string::npos) << said;
+}
+
+TEST(WatchdogTest, LeavesAThreadAloneThatMakesProgressOrIsDone) {
+  EXPECT_EQ(
+      status_of([] {
+        {
+          WatchedThread watched("a thread that works", 500ms);
+          for (int i = 0; i < 30; ++i) {
+            std::this_thread::sleep_for(50ms);
+            watched.beat();
+          }
+        }
+        std::this_thread::sleep_for(1s);
+      }),
+      0);
+}
+
+// A duty cycle stops workers, and so do people.
+TEST(WatchdogTest, DoesNotCountTheTimeInWhichTheProcessWasStopped) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const WatchedThread watched("a thread that waits", 1500ms);
+    std::this_thread::sleep_for(500ms);
+    raise(SIGSTOP);
+    std::this_thread::sleep_for(500ms);
+    std::_Exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, WUNTRACED);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  std::this_thread::sleep_for(2500ms);
+  kill(child, SIGCONT);
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace isochron
