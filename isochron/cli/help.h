@@ -1,4 +1,5 @@
-// How `--help` lays out options: older names are not shown, and defaults stand behind the description, so that long ones do not break the columns.
+// How `--help` lays out options: older names are not shown, and defaults stand behind the description, so that long
+// ones do not break the columns.
 #pragma once
 
 #include <string>

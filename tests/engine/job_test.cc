@@ -244,11 +244,12 @@ TEST(JobTest, ASlowWorkerGetsAFewerSamples) {
   const auto dataset = images(640);
   double waited_first = 0.0;  // of all steps, since in the last ones nobody has to wait long
   double waited_slow = 0.0;
-  const auto add_waits = [&](const StepRecord& step) {
+  JobOptions options{{.global_batch = kGlobalBatch, .seed = kSeed}};
+  options.on_step = [&](const StepRecord& step) {
     waited_first += step.workers[0].wait_seconds;
     waited_slow += step.workers[2].wait_seconds;
   };
-  Job job({.global_batch = kGlobalBatch, .seed = kSeed, .on_step = add_waits});
+  Job job(options);
   job.prepare(*model, optimizer);
   for ([[maybe_unused]] const auto epoch : job.epochs(1)) {
     for (const auto& [x, y] : job.loader(dataset)) {
