@@ -17,7 +17,8 @@ sys.path.insert(0, str(ROOT / "python"))
 from isochron import _core  # noqa: E402
 
 FACES = {"train.md": "command_line", "pytorch.md": "torch", "tensorflow.md": "tensorflow"}
-HEAD = '''"""The keywords of a job, typed. Written by scripts/options.py from isochron/core/job_settings.cc; do not edit."""
+HEAD = '''\
+"""The keywords of a job, typed. Written by scripts/options.py from isochron/core/job_settings.cc; do not edit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What every job is told, whatever trains it. The options are those of isochron/core/job_settings.cc, which checks them;
-a framework adds what is no plain value, such as functions."""
+"""What every job is told, whatever trains it. The options are those of isochron/core/job_settings.cc, which checks
+them; a framework adds what is no plain value, such as functions."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
@@ -24,6 +24,11 @@ from isochron.tensorflow.peers import Peers
 from isochron.tensorflow.progress import Progress
 from isochron.tensorflow.step import Computed, Exchanged, Step, all_finite
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from isochron.tensorflow.options import TensorFlowKeywords
+
 log = logging.getLogger("isochron")
 LossOf = Callable[[Any, list[tf.Tensor]], float | None]
 OUT_OF_MEMORY = (tf.errors.ResourceExhaustedError, MemoryError)
@@ -34,15 +39,15 @@ class Job:
     JobOptions. It must be made before anything else of TensorFlow's is used. With sync="asp" or "ssp" it is an AsyncJob
     (async_job.py)."""
 
-    def __new__(cls, global_batch: int, policy: str = "isochron", sync: str = "bsp", **options: Any) -> Job:
-        if cls is Job and sync in ("asp", "ssp"):
+    def __new__(cls, global_batch: int, **options: Unpack[TensorFlowKeywords]) -> Job:
+        if cls is Job and options.get("sync") in ("asp", "ssp"):
             from isochron.tensorflow.async_job import AsyncJob
 
             return super().__new__(AsyncJob)
         return super().__new__(cls)
 
-    def __init__(self, global_batch: int, policy: str = "isochron", sync: str = "bsp", **options: Any) -> None:
-        self.options = JobOptions(global_batch=global_batch, policy=policy, sync=sync, **options)
+    def __init__(self, global_batch: int, **options: Unpack[TensorFlowKeywords]) -> None:
+        self.options = JobOptions(global_batch=global_batch, **options)
         self.options.validate()
         self._cluster = find_cluster(os.environ, self.options.timeout)
         self._collectives = Collectives(self._cluster, self.options.timeout)
@@ -157,7 +162,8 @@ class Job:
         inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales losses
         if isinstance(inner.get_config().get("learning_rate"), dict):
             raise ValueError(
-                f"lr_rule is '{self.options.lr_rule}' with a schedule as learning rate; permitted: 'none', or a constant one"
+                f"lr_rule is '{self.options.lr_rule}' with a schedule as learning rate; "
+                "permitted: 'none', or a constant one"
             )
 
     def _let_go(self) -> None:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from os import PathLike
 from typing import Any, ClassVar
 
+from isochron.keywords import JobKeywords
 from isochron.options import SharedOptions
+
+
+class TensorFlowKeywords(JobKeywords, total=False):
+    """The keywords of `isochron.tensorflow.Job`."""
+
+    log: str | PathLike[str] | None
+    on_step: Callable[[Any], None] | None
 
 
 class JobOptions(SharedOptions):
