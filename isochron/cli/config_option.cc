@@ -41,7 +41,8 @@ void set(CLI::Option& option, const io::ConfigEntry& entry) {
   if (is_flag(option) && entry.value != "true" && entry.value != "false") {
     throw std::invalid_argument(entry.key + " is '" + entry.value + "'; permitted: true or false");
   }
-  option.add_result(entry.value);
+  // --no-NAME = true is NAME = false.
+  option.add_result(is_flag(option) ? option.get_flag_value(entry.key, entry.value) : entry.value);
   option.run_callback();
 }
 

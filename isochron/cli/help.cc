@@ -2,6 +2,14 @@
 
 namespace isochron::cli {
 
+std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_positional) const {
+  const std::vector<std::string>& names = option->get_lnames();
+  if (is_positional || names.size() < 2) {
+    return CLI::Formatter::make_option_name(option, is_positional);
+  }
+  return (option->get_fnames().empty() ? "--" : "--[no-]") + names.front();
+}
+
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   return option->get_type_size() == 0 ? "" : " " + option->get_type_name();
 }

@@ -6,12 +6,14 @@
 #include <stdexcept>
 #include <utility>
 
+#include "isochron/core/error.h"
 #include "isochron/core/trace/json.h"
+#include "isochron/io/units.h"
 
 namespace isochron::cli {
 namespace {
 
-[[noreturn]] void refuse(const std::string& text, const std::string& permitted) {
+[[noreturn]] void throw_refusal(const std::string& text, const std::string& permitted) {
   throw std::invalid_argument("'" + text + "'; permitted: " + permitted);
 }
 
@@ -23,7 +25,64 @@ bool parse(const std::string& text, Number& number) {
   return error == std::errc{} && rest == end;
 }
 
+std::string dashed(std::string name) {
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
+std::string type_name(const Option& option) {
+  switch (option.type) {
+    case Option::Type::kInteger:
+      return "N";
+    case Option::Type::kNumber:
+      return "X";
+    case Option::Type::kChoice:
+      return joined(option.choices, "|");
+    case Option::Type::kSize:
+      return "SIZE";
+    case Option::Type::kFlag:
+    case Option::Type::kText:
+      break;
+  }
+  return option.placeholder;
+}
+
+/// As the option takes it.
+std::string plain_text(const Option& option, const std::string& text) {
+  constexpr double kMostBytes = 1e18;
+  return option.type == Option::Type::kSize
+             ? std::to_string(static_cast<std::int64_t>(std::min(io::parse_size(text), kMostBytes)))
+             : text;
+}
+
 }  // namespace
+
+CLI::Option* add_option(CLI::App& command, const Option& option) {
+  const std::string name = dashed(option.name);
+  if (option.type == Option::Type::kFlag) {
+    const auto set = [set = option.set](std::int64_t count) { (void)set(count > 0 ? "true" : "false"); };
+    return command.add_flag_function("--" + name + ",!--no-" + name, set, option.meaning)
+        ->default_str(option.standard == "true" ? "on" : "")
+        ->group(option.group);
+  }
+  std::string names = "--" + name;
+  for (const std::string& alias : option.aliases) {
+    names += ",--" + dashed(alias);
+  }
+  const auto set = [option, name](const std::string& text) {
+    try {
+      if (!option.set(plain_text(option, text))) {
+        throw_refusal(text, option.permitted);
+      }
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument("--" + name + " is " + error.what());
+    }
+  };
+  return command.add_option_function<std::string>(names, set, option.meaning)
+      ->type_name(type_name(option))
+      ->default_str(option.standard)
+      ->group(option.group);
+}
 
 CLI::Option* add_value(
     CLI::App& command,
@@ -55,7 +114,7 @@ CLI::Option* add_whole(
 std::int64_t parse_whole(const std::string& text, std::int64_t low, std::int64_t high) {
   std::int64_t value = 0;
   if (!parse(text, value) || value < low || value > high) {
-    refuse(text, "a whole number from " + std::to_string(low) + " to " + std::to_string(high));
+    throw_refusal(text, "a whole number from " + std::to_string(low) + " to " + std::to_string(high));
   }
   return value;
 }
@@ -63,7 +122,7 @@ std::int64_t parse_whole(const std::string& text, std::int64_t low, std::int64_t
 double parse_number(const std::string& text) {
   double value = 0.0;
   if (!parse(text, value) || !std::isfinite(value) || value < 0.0) {
-    refuse(text, "a finite number, 0 or more");
+    throw_refusal(text, "a finite number, 0 or more");
   }
   return value;
 }
@@ -81,7 +140,7 @@ CLI::Option* add_choice(
     const std::string& help) {
   const auto set = [&value, permitted](const std::string& text) {
     if (std::ranges::find(permitted, text) == permitted.end()) {
-      refuse(text, CLI::detail::join(permitted, ", "));
+      throw_refusal(text, CLI::detail::join(permitted, ", "));
     }
     value = text;
   };

@@ -8,6 +8,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "isochron/core/options.h"
+
 namespace isochron::cli {
 
 /// `set` gets the text that was given; a std::invalid_argument of its own gets "NAME is " in front.
@@ -18,8 +20,7 @@ CLI::Option* add_value(
     const std::string& help,
     std::function<void(const std::string&)> set);
 
-/// The largest count that any option takes.
-inline constexpr std::int64_t kMostCount = 1'000'000'000;
+using isochron::kMostCount;
 
 /// A whole number from `low` to `high`. Help shows the default, which is what `value` holds.
 CLI::Option* add_whole(
@@ -38,6 +39,10 @@ CLI::Option* add_whole(
 
 /// Like parse_number.
 CLI::Option* add_number(CLI::App& command, const std::string& name, double& value, const std::string& help);
+
+/// An option of a table, its name spelt with dashes; older names are taken and not shown. A flag is --name and
+/// --no-name, a size may have a unit.
+CLI::Option* add_option(CLI::App& command, const Option& option);
 
 /// One of `permitted`.
 CLI::Option* add_choice(

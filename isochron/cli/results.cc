@@ -26,7 +26,7 @@ std::vector<std::string> async_cells(const Result& result) {
   return {fixed(result.mean_staleness, 2), std::to_string(result.max_staleness)};
 }
 
-std::vector<std::string> row(const Result& result, sim::Sync sync) {
+std::vector<std::string> row(const Result& result, Sync sync) {
   std::vector<std::string> cells{
       result.policy,
       fixed(1e3 * result.step_seconds.p50, 1),
@@ -36,7 +36,7 @@ std::vector<std::string> row(const Result& result, sim::Sync sync) {
       fixed(result.share_of_peak, 3),
       (result.time_over_oracle >= 1.0 ? "+" : "") + per_cent(result.time_over_oracle - 1.0),
       std::to_string(result.adjustments)};
-  const std::vector<std::string> more = sync == sim::Sync::kBsp ? bsp_cells(result) : async_cells(result);
+  const std::vector<std::string> more = sync == Sync::kBsp ? bsp_cells(result) : async_cells(result);
   cells.insert(cells.end(), more.begin(), more.end());
   return cells;
 }
@@ -48,10 +48,10 @@ std::string distance_to_oracle(const Result& result) {
 
 }  // namespace
 
-std::string results_table(const std::vector<Result>& results, sim::Sync sync) {
+std::string results_table(const std::vector<Result>& results, Sync sync) {
   std::vector<std::string> head{
       "policy", "p50 ms", "p99 ms", "samples/s", "balance", "of peak", "over oracle", "adjustments"};
-  if (sync == sim::Sync::kBsp) {
+  if (sync == Sync::kBsp) {
     head.emplace_back("steps to balance");
   } else {
     head.insert(head.end(), {"mean staleness", "max"});
@@ -80,7 +80,7 @@ std::string gain_sentence(const std::vector<Result>& results) {
          "x the samples per second of " + base->policy + ", " + distance_to_oracle(*best) + ".";
 }
 
-nlohmann::ordered_json to_json(const Result& result, sim::Sync sync) {
+nlohmann::ordered_json to_json(const Result& result, Sync sync) {
   const Quantiles& step = result.step_seconds;
   nlohmann::ordered_json object{
       {"policy", result.policy},
@@ -95,7 +95,7 @@ nlohmann::ordered_json to_json(const Result& result, sim::Sync sync) {
       {"speed_changes", result.speed_changes},
       {"recovery_steps", {{"p50", result.recovery_steps_p50}, {"p90", result.recovery_steps_p90}}},
       {"batch_sizes", result.batch_sizes}};
-  if (sync != sim::Sync::kBsp) {
+  if (sync != Sync::kBsp) {
     object["staleness"] = {{"mean", result.mean_staleness}, {"max", result.max_staleness}};
     object["max_lead"] = result.max_lead;
   }

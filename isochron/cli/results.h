@@ -11,12 +11,12 @@
 namespace isochron::cli {
 
 /// One row per policy. `sync` decides which columns make sense.
-[[nodiscard]] std::string results_table(const std::vector<sim::Result>& results, sim::Sync sync);
+[[nodiscard]] std::string results_table(const std::vector<sim::Result>& results, Sync sync);
 
 /// One sentence that says what was gained: isochron, or else the fastest policy, against uniform, or else the slowest.
 [[nodiscard]] std::string gain_sentence(const std::vector<sim::Result>& results);
 
 /// The keys that every command uses: policy, samples_per_second, step_seconds, balance, batch_sizes, ….
-[[nodiscard]] nlohmann::ordered_json to_json(const sim::Result& result, sim::Sync sync);
+[[nodiscard]] nlohmann::ordered_json to_json(const sim::Result& result, Sync sync);
 
 }  // namespace isochron::cli

@@ -20,7 +20,7 @@ RunHeader header_of(const sim::ClusterSpec& cluster, const sim::Options& options
   header.global_batch = options.global_batch;
   header.seed = options.seed;
   header.samples_per_epoch = options.samples();
-  header.total_steps = options.sync == sim::Sync::kBsp ? options.steps : 0;
+  header.total_steps = options.sync == Sync::kBsp ? options.steps : 0;
   for (std::size_t i = 0; i < cluster.workers.size(); ++i) {
     header.workers.push_back({.id = i, .name = cluster.workers[i].name, .kind = cluster.workers[i].kind});
   }

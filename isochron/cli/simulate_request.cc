@@ -53,7 +53,7 @@ void add_cluster_group(CLI::App& command, SimulateRequest& request) {
 void add_training_group(CLI::App& command, SimulateRequest& request) {
   const std::string group = "Training";
   sim::Options& options = request.options;
-  add_choice(command, "--sync", request.sync, {"bsp", "asp", "ssp"}, "How workers wait for one another")->group(group);
+  add_choice(command, "--sync", request.sync, all_names(kSyncNames), "How workers wait for one another")->group(group);
   add_whole(command, "--staleness", options.staleness, 0, kMostCount, "SSP: steps ahead of the slowest worker")
       ->group(group);
   const auto set_size = [&options](const std::string& text) { options.network.gradient_bytes = io::parse_size(text); };
@@ -67,7 +67,7 @@ void add_training_group(CLI::App& command, SimulateRequest& request) {
       command,
       "--lr-rule",
       request.rate_rule,
-      {"none", "linear", "sqrt", "legw", "adascale"},
+      all_names(kRateRuleNames),
       "How the learning rate follows the global batch")
       ->group(group);
   add_whole(
@@ -109,11 +109,11 @@ std::vector<std::string> SimulateRequest::checked_policies() const {
 sim::Options SimulateRequest::checked_options() const {
   sim::Options checked = options;
   checked.seed = static_cast<std::uint64_t>(seed);
-  checked.sync = sync == "bsp" ? sim::Sync::kBsp : sync == "asp" ? sim::Sync::kAsp : sim::Sync::kSsp;
+  checked.sync = parse_name(kSyncNames, "--sync", sync);
   checked.network.overlap = !no_overlap;
   checked.rate.rule = parse_rate_rule(rate_rule);
   checked.validate();
-  if (options.staleness > 0 && checked.sync != sim::Sync::kSsp) {
+  if (options.staleness > 0 && checked.sync != Sync::kSsp) {
     throw std::invalid_argument("--staleness is given with --sync " + sync + "; permitted: with --sync ssp");
   }
   return checked;

@@ -5,8 +5,11 @@
 // An expected outcome is a return value, never an exception.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace isochron {
 
@@ -19,6 +22,26 @@ class InvariantError : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
+
+/// Throws std::invalid_argument: "NAME is VALUE; permitted: PERMITTED". A text as value is in_quotes() before.
+[[noreturn]] void refuse(std::string_view name, std::string_view value, std::string_view permitted);
+[[noreturn]] void refuse(std::string_view name, std::int64_t value, std::string_view permitted);
+[[noreturn]] void refuse(std::string_view name, double value, std::string_view permitted);
+
+/// Refuses the value unless the condition holds.
+template <class Value>
+void require(bool holds, std::string_view name, const Value& value, std::string_view permitted) {
+  if (!holds) {
+    refuse(name, value, permitted);
+  }
+}
+
+void require_between(std::string_view name, std::int64_t value, std::int64_t least, std::int64_t most);
+void require_at_least(std::string_view name, std::int64_t value, std::int64_t least);
+
+/// 'text'
+[[nodiscard]] std::string in_quotes(std::string_view text);
+[[nodiscard]] std::string joined(const std::vector<std::string>& words, std::string_view separator);
 
 namespace detail {
 [[noreturn]] void fail_check(const char* condition, const char* file, int line, const std::string& message);

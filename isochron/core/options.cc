@@ -11,6 +11,8 @@
 namespace isochron {
 namespace {
 
+constexpr double kMostNumber = std::numeric_limits<double>::max();
+
 template <class Number>
 std::string text_of(Number value) {
   char buffer[40];
@@ -46,12 +48,27 @@ std::vector<std::string_view> pieces_of(std::string_view text, char separator) {
   }
 }
 
-std::string joined(const std::vector<std::string>& words, std::string_view separator) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : std::string(separator)) + word;
+template <class Number>
+bool assign(Number& value, std::string_view text, Number low, Number high) {
+  const auto parsed = parse_number<Number>(text);
+  const bool permitted = parsed && std::isfinite(static_cast<double>(*parsed)) && *parsed >= low && *parsed <= high;
+  if (permitted) {
+    value = *parsed;
   }
-  return text;
+  return permitted;
+}
+
+template <class Number>
+Option number_of(
+    Option::Type type, std::string_view name, Number& value, Number low, Number high, std::string_view meaning) {
+  Option option;
+  option.name = name;
+  option.type = type;
+  option.meaning = meaning;
+  option.get = [&value] { return text_of(value); };
+  option.set = [&value, low, high](std::string_view text) { return assign(value, text, low, high); };
+  option.standard = option.get();
+  return option;
 }
 
 }  // namespace
@@ -78,62 +95,107 @@ Specification Specification::parse(std::string_view kind, std::string_view text)
   return spec;
 }
 
+Option integer_option(
+    std::string_view name, std::int64_t& value, std::int64_t low, std::int64_t high, std::string_view meaning) {
+  Option option = number_of(Option::Type::kInteger, name, value, low, high, meaning);
+  option.permitted = "a whole number from " + text_of(low) + " to " + text_of(high);
+  return option;
+}
+
+Option integer_option(std::string_view name, std::uint64_t& value, std::string_view meaning) {
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  Option option = number_of(Option::Type::kInteger, name, value, std::uint64_t{0}, kMost, meaning);
+  option.permitted = "a whole number from 0 to " + text_of(kMost);
+  return option;
+}
+
+Option size_option(
+    std::string_view name, std::int64_t& value, std::int64_t low, std::int64_t high, std::string_view meaning) {
+  Option option = number_of(Option::Type::kSize, name, value, low, high, meaning);
+  option.permitted = range_text(low, high) + " bytes";
+  return option;
+}
+
+Option number_option(std::string_view name, double& value, double low, double high, std::string_view meaning) {
+  Option option = number_of(Option::Type::kNumber, name, value, low, high, meaning);
+  option.permitted = "a finite number, " + range_text(low, high);
+  return option;
+}
+
+Option flag_option(std::string_view name, bool& value, std::string_view meaning) {
+  static constexpr Names<bool, 2> kNames{{{true, "true"}, {false, "false"}}};
+  Option option = choice_option(name, value, kNames, meaning);
+  option.type = Option::Type::kFlag;
+  return option;
+}
+
+Option text_option(std::string_view name, std::string& value, std::string_view placeholder, std::string_view meaning) {
+  Option option;
+  option.name = name;
+  option.permitted = placeholder;
+  option.standard = value;
+  option.meaning = meaning;
+  option.placeholder = placeholder;
+  option.get = [&value] { return value; };
+  option.set = [&value](std::string_view text) {
+    value = text;
+    return true;
+  };
+  return option;
+}
+
+Option choice_option(
+    std::string_view name, std::string& value, const std::vector<std::string>& permitted, std::string_view meaning) {
+  Option option = text_option(name, value, "", meaning);
+  option.type = Option::Type::kChoice;
+  option.choices = permitted;
+  option.permitted = joined(permitted, ", ");
+  option.set = [&value, permitted](std::string_view text) {
+    const bool known = std::ranges::find(permitted, text) != permitted.end();
+    if (known) {
+      value = text;
+    }
+    return known;
+  };
+  return option;
+}
+
 void OptionTable::number(std::string_view name, double& value, double low, double high, std::string_view meaning) {
-  const std::string* text = take(name, meaning, range_text(low, high), text_of(value));
-  if (text == nullptr) {
-    return;
-  }
-  const auto parsed = parse_number<double>(*text);
-  if (!parsed || !std::isfinite(*parsed) || *parsed < low || *parsed > high) {
-    refuse(rows_.back(), *text);
-  }
-  value = *parsed;
+  read(number_option(name, value, low, high, meaning), range_text(low, high));
 }
 
 void OptionTable::integer(
     std::string_view name, std::int64_t& value, std::int64_t low, std::int64_t high, std::string_view meaning) {
-  const std::string* text = take(name, meaning, range_text(low, high), text_of(value));
-  if (text == nullptr) {
-    return;
-  }
-  const auto parsed = parse_number<std::int64_t>(*text);
-  if (!parsed || *parsed < low || *parsed > high) {
-    refuse(rows_.back(), *text);
-  }
-  value = *parsed;
+  read(integer_option(name, value, low, high, meaning), range_text(low, high));
 }
 
 void OptionTable::flag(std::string_view name, bool& value, std::string_view meaning) {
-  std::string word = value ? "on" : "off";
-  choice(name, word, {"on", "off"}, meaning);
-  value = word == "on";
+  static constexpr Names<bool, 2> kNames{{{true, "on"}, {false, "off"}}};
+  const Option option = choice_option(name, value, kNames, meaning);
+  read(option, joined(option.choices, " | "));
 }
 
 void OptionTable::choice(
     std::string_view name, std::string& value, const std::vector<std::string>& permitted, std::string_view meaning) {
-  const std::string* text = take(name, meaning, joined(permitted, " | "), value);
-  if (text == nullptr) {
-    return;
-  }
-  if (std::ranges::find(permitted, *text) == permitted.end()) {
-    refuse(rows_.back(), *text);
-  }
-  value = *text;
+  read(choice_option(name, value, permitted, meaning), joined(permitted, " | "));
 }
 
 void OptionTable::numbers(std::string_view name, std::vector<double>& values, std::string_view meaning) {
-  const std::string* text = take(name, meaning, "positive numbers with slashes between: 1/2/4", "none");
-  if (text == nullptr) {
-    return;
-  }
-  values.clear();
-  for (const std::string_view piece : pieces_of(*text, '/')) {
-    const auto parsed = parse_number<double>(piece);
-    if (!parsed || !std::isfinite(*parsed) || *parsed <= 0.0) {
-      refuse(rows_.back(), *text);
+  Option option;
+  option.name = name;
+  option.meaning = meaning;
+  option.standard = "none";
+  option.set = [&values](std::string_view text) {
+    std::vector<double> read;
+    for (const std::string_view piece : pieces_of(text, '/')) {
+      if (!assign(read.emplace_back(), piece, std::numeric_limits<double>::min(), kMostNumber)) {
+        return false;
+      }
     }
-    values.push_back(*parsed);
-  }
+    values = std::move(read);
+    return true;
+  };
+  read(option, "positive numbers with slashes between: 1/2/4");
 }
 
 void OptionTable::finish() const {
@@ -152,21 +214,17 @@ void OptionTable::finish() const {
   }
 }
 
-const std::string* OptionTable::take(
-    std::string_view name, std::string_view meaning, std::string permitted, std::string standard) {
+void OptionTable::read(const Option& option, std::string permitted) {
   rows_.push_back(
-      {.name = std::string(name),
-       .meaning = std::string(meaning),
-       .permitted = std::move(permitted),
-       .standard = std::move(standard)});
-  const auto found = spec_.options.find(name);
-  return found == spec_.options.end() ? nullptr : &found->second;
+      {.name = option.name, .meaning = option.meaning, .permitted = std::move(permitted), .standard = option.standard});
+  const auto found = spec_.options.find(option.name);
+  if (found != spec_.options.end() && !option.set(found->second)) {
+    refuse_value(rows_.back(), found->second);
+  }
 }
 
-void OptionTable::refuse(const Row& row, std::string_view value) const {
-  throw std::invalid_argument(
-      spec_.kind + " " + spec_.name + ": " + row.name + " is " + (value.empty() ? "empty" : std::string(value)) +
-      "; permitted: " + row.permitted);
+void OptionTable::refuse_value(const Row& row, std::string_view value) const {
+  refuse(spec_.kind + " " + spec_.name + ": " + row.name, value.empty() ? "empty" : value, row.permitted);
 }
 
 }  // namespace isochron

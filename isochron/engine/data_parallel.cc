@@ -32,16 +32,6 @@ std::vector<std::vector<std::size_t>> initial_buckets(const Tensors& parameters,
 
 }  // namespace
 
-void DataParallelOptions::validate() const {
-  constexpr std::int64_t kLeast = std::int64_t{1} << 10;
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  if (bucket_bytes < kLeast || bucket_bytes > kMost) {
-    throw std::invalid_argument(
-        "bucket_bytes is " + std::to_string(bucket_bytes) + "; permitted: " + std::to_string(kLeast) + " to " +
-        std::to_string(kMost));
-  }
-}
-
 class DataParallel::State {
  public:
   State(

@@ -18,7 +18,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
-#include "isochron/engine/comm_hook.h"
+#include "isochron/core/job_settings.h"
 
 namespace at {
 class Tensor;
@@ -28,21 +28,6 @@ class ProcessGroup;
 }
 
 namespace isochron {
-
-struct DataParallelOptions {
-  // Gradients are reduced in buckets of up to this size; the first one of a backward pass, which delays the start of
-  // communication, is at most 1 MiB. 1 KiB to 1 GiB.
-  std::int64_t bucket_bytes = std::int64_t{25} << 20;
-  // For models in which a step may leave out parameters; costs a walk through the graph every step.
-  bool find_unused_parameters = false;
-  // What gradients travel as; they are accumulated and applied in their own type.
-  Compression compression = Compression::kNone;
-  // Fill in the squares of BackwardResult; costs two passes over the gradients.
-  bool measure_moments = false;
-
-  // Throws std::invalid_argument naming the field, its value and what is permitted.
-  void validate() const;
-};
 
 enum class Start : std::uint8_t {
   kBroadcast,  // everybody gets rank 0's values

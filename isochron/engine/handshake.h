@@ -15,9 +15,6 @@ struct JobOptions;
 // What this worker says before it takes part; also a newcomer, to a job that is running.
 Introduction introduce(const JobOptions& options);
 
-// The part of a job's options that the step protocol needs.
-ReplicaOptions replica_options(const JobOptions& options);
-
 // Collective. All workers' descriptions, by rank, which is their id. Throws std::invalid_argument on all of them,
 // naming option, ranks and values, if they do not share what they must.
 std::vector<Worker> agree(const Group& group, const JobOptions& options);

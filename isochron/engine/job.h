@@ -48,14 +48,13 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include "isochron/comm/error.h"
+#include "isochron/core/job_settings.h"
 #include "isochron/core/policy/controller.h"
-#include "isochron/core/rate/rate.h"
 #include "isochron/core/replica/replica.h"
 #include "isochron/core/sample/ledger.h"
 #include "isochron/core/sample/sampler.h"
 #include "isochron/core/trace/run_log.h"
 #include "isochron/core/worker.h"
-#include "isochron/data/prefetcher.h"
 #include "isochron/engine/data_parallel.h"
 #include "isochron/engine/loader.h"
 
@@ -68,30 +67,11 @@ class Optimizer;
 
 namespace isochron {
 
-// How the workers keep in step.
-enum class Sync : std::uint8_t {
-  kBsp,  // bulk-synchronous: one update for every global batch, by an all-reduce
-  kAsp,  // asynchronous: every worker updates the parameters on servers by itself and waits for nobody
-  kSsp,  // the same, but nobody is more than `staleness` iterations ahead of the slowest
-};
-
-// For Sync::kAsp and kSsp (docs/async.md).
-struct AsyncOptions {
-  std::int64_t staleness = 3;  // of kSsp, 0 or more; 0 gives the result of kBsp
-  std::int64_t servers = 0;    // the last so many ranks serve parameters and do not train; 0: every worker does both
-  PushRate rate;               // the learning-rate factor of an update
-  bool momentum_correction = false;  // SGD's momentum less what asynchrony adds to it
-};
-
 // Updates of a job's workers, in pieces as they travel.
 struct PushCounts {
   std::int64_t sent = 0;
   std::int64_t applied = 0;
 };
-
-// What is done about a loss or gradient that is not finite, on any worker. With kStop it is a NumbersError on all
-// workers, naming worker and step; the model is as before the step.
-using Numbers = OnNonFinite;
 
 class NumbersError : public Error {
  public:
@@ -112,37 +92,13 @@ struct JoinRequest {
   std::function<bool()> gone;      // whether it has ended before it could join; none: nobody can tell
 };
 
-struct JobOptions {
-  // What the workers share; all must give the same.
-  std::int64_t global_batch = 0;    // B, 1 or more
-  std::string policy = "isochron";  // a specification for make_policy
-  RateOptions rate;                 // how the optimizer's learning rate follows B
-  Weighting weighting = Weighting::kExact;
-  std::uint64_t seed = 0;  // of the order of the samples, and of dropout
-  LastBatch last_batch = LastBatch::kKeep;
-  bool sync_batch_norm = true;    // statistics over the global batch; false: over this worker's share alone
-  DataParallelOptions gradients;  // buckets, compression
-  Sync sync = Sync::kBsp;
-  AsyncOptions async;
-  Numbers numbers = Numbers::kStop;
-
-  // What a worker says of itself.
-  std::string name;                   // for people; empty: worker-K
-  std::string kind = "cpu";           // workers of one kind share the shape of their time curve
-  double weight = 0.0;                // nominal relative speed; 0: unknown
-  std::int64_t min_batch = 1;         // 0 or more
-  std::int64_t max_batch = kNoLimit;  // what memory holds
-  std::int64_t granularity = 1;       // its batch sizes are multiples of this
-  std::int64_t micro_batch = 0;       // larger batches are computed in pieces of at most this; 0: in one
+// The settings (core/job_settings.h), and what only a program can give.
+struct JobOptions : JobSettings {
   c10::Device device = c10::Device(c10::DeviceType::CPU);
-  data::PrefetchOptions prefetch = {.threads = 1, .capacity = 0};  // capacity 0: four steps' worth of B / K
 
-  // Limits every exchange. Who keeps the others waiting for longer is killed, and the job goes on without it.
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);
   // Kills a worker for good and returns true; called before the others go on without it. None: a process of this host
   // is killed, and one of another host is an error.
   std::function<bool(const Peer&)> fence;
-  bool handle_signals = false;  // SIGTERM and SIGINT on any worker end the loops of all at the same step
   // Asked by the first worker after every step.
   std::function<std::optional<JoinRequest>()> join_requests;
   // Each is told on every worker.
@@ -152,8 +108,10 @@ struct JobOptions {
   // What a person should know, such as who keeps the others waiting; also from another thread.
   std::function<void(const std::string&)> warn;
 
-  // Throws std::invalid_argument naming the field, the value and what is permitted.
-  void validate() const;
+  // The time-out of every exchange.
+  std::chrono::milliseconds patience() const;
+  // "cpu", "cuda": this worker's kind unless the settings name one.
+  std::string device_type() const;
 };
 
 class Job {
@@ -161,6 +119,8 @@ class Job {
   // Collective. Starts MPI if nobody has. Throws std::invalid_argument, on all workers, if they do not agree on what
   // they share or their bounds cannot hold B.
   explicit Job(const JobOptions& options);
+  // Job({.global_batch = 256})
+  explicit Job(const JobSettings& settings) : Job(JobOptions{settings}) {}
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
   ~Job();

@@ -15,7 +15,7 @@ namespace {
 
 // Null unless this process was started to join a running job.
 std::unique_ptr<Admission> checked_admission(const JobOptions& options) {
-  options.validate();
+  validate(options);
   start_mpi();
   return Admission::take();
 }
@@ -23,9 +23,9 @@ std::unique_ptr<Admission> checked_admission(const JobOptions& options) {
 Replica make_replica(const Group& group, const JobOptions& options, bool is_newcomer) {
   const LocalOptions local{.cpu = options.device.is_cpu(), .chunk_size = options.micro_batch};
   if (is_newcomer) {
-    return Replica::newcomer(replica_options(options), introduce(options).worker, local);
+    return Replica::newcomer(JobSettings(options), introduce(options).worker, local);
   }
-  return {replica_options(options), agree(group, options), group->getRank(), local};
+  return {JobSettings(options), agree(group, options), group->getRank(), local};
 }
 
 DataParallelOptions gradient_options(const JobOptions& options) {

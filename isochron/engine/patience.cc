@@ -16,7 +16,7 @@ constexpr std::int64_t kLeastMilliseconds = 1000;
 
 }  // namespace
 
-Patience::Patience(const JobOptions& options) : milliseconds_(options.timeout.count()) {
+Patience::Patience(const JobOptions& options) : milliseconds_(options.patience().count()) {
 }
 
 void Patience::follow(double step_seconds) {
@@ -24,7 +24,7 @@ void Patience::follow(double step_seconds) {
 }
 
 WorldOptions Patience::world_options(const JobOptions& options) const {
-  WorldOptions world{.timeout = options.timeout, .watch = {}, .fence = options.fence};
+  WorldOptions world{.timeout = options.patience(), .watch = {}, .fence = options.fence};
   world.watch.patience = [this] { return std::chrono::milliseconds(milliseconds_); };
   world.watch.tell = [&options](const std::vector<Peer>& suspects, std::chrono::milliseconds waited) {
     for (const Peer& peer : suspects) {

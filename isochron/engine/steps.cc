@@ -29,7 +29,12 @@ void Steps::open(const std::shared_ptr<const data::Dataset>& dataset, const Load
         .global_batch = options_.global_batch,
         .seed = options_.seed,
         .last_batch = options_.last_batch};
-    source_ = std::make_unique<BatchSource>(dataset, order, loader, options_.prefetch, options_.device);
+    source_ = std::make_unique<BatchSource>(
+        dataset,
+        order,
+        loader,
+        data::PrefetchOptions{.threads = options_.prefetch_threads, .capacity = 0},
+        options_.device);
     dataset_ = dataset;
   }
   if (dataset != dataset_) {
@@ -113,7 +118,7 @@ StepReport Steps::measure(double loss) {
 
 // All workers have the same averages, so all wait for the reports or none does.
 StepVerdict Steps::judge() {
-  if (options_.numbers == Numbers::kIgnore || model_.gradient_is_finite()) {
+  if (options_.on_nonfinite == OnNonFinite::kIgnore || model_.gradient_is_finite()) {
     stage_ = Stage::kTaken;
     return {};
   }

@@ -8,6 +8,7 @@
 
 namespace isochron::python {
 
+void bind_options(nanobind::module_& module);   // the options of a job
 void bind_policy(nanobind::module_& module);    // who takes part, the controller, memory ceilings
 void bind_sample(nanobind::module_& module);    // the sampler and the ledger
 void bind_dispatch(nanobind::module_& module);  // who computes what next, out of step

@@ -11,6 +11,7 @@ NB_MODULE(_core, module) {
   [[maybe_unused]] const nb::exception<isochron::Error> error(module, "Error", PyExc_RuntimeError);
   [[maybe_unused]] const nb::exception<isochron::InvariantError> defect(module, "InvariantError", PyExc_AssertionError);
   [[maybe_unused]] const nb::exception<isochron::OrderError> order(module, "OrderError", PyExc_RuntimeError);
+  isochron::python::bind_options(module);
   isochron::python::bind_policy(module);
   isochron::python::bind_sample(module);
   isochron::python::bind_dispatch(module);

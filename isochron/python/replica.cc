@@ -27,42 +27,6 @@ Pair to_pair(const Interval& interval) {
   return {interval.first, interval.last};
 }
 
-void bind_options(nb::module_& module) {
-  nb::class_<ReplicaOptions>(module, "ReplicaOptions", "What all workers of a job share.")
-      .def(
-          "__init__",
-          [](ReplicaOptions* self,
-             std::int64_t global_batch,
-             std::string policy,
-             const std::string& rate,
-             std::int64_t reference_batch,
-             double warmup_steps,
-             const std::string& weighting,
-             std::uint64_t seed,
-             const std::string& last_batch,
-             const std::string& on_non_finite) {
-            new (self) ReplicaOptions{
-                .global_batch = global_batch,
-                .policy = std::move(policy),
-                .rate =
-                    {.rule = parse_rate_rule(rate), .reference_batch = reference_batch, .warmup_steps = warmup_steps},
-                .weighting = parse_weighting(weighting),
-                .seed = seed,
-                .last_batch = parse_last_batch(last_batch),
-                .on_non_finite = parse_on_non_finite(on_non_finite)};
-          },
-          nb::arg("global_batch"),
-          nb::kw_only(),
-          nb::arg("policy") = "isochron",
-          nb::arg("rate") = "none",
-          nb::arg("reference_batch") = 0,
-          nb::arg("warmup_steps") = 0.0,
-          nb::arg("weighting") = "exact",
-          nb::arg("seed") = 0,
-          nb::arg("last_batch") = "keep",
-          nb::arg("on_non_finite") = "stop");
-}
-
 void bind_plan(nb::module_& module) {
   nb::class_<StepPlan>(module, "StepPlan", "What all replicas believe of a step, and this worker's part of it.")
       .def_ro("step", &StepPlan::step)
@@ -88,7 +52,8 @@ void bind_plan(nb::module_& module) {
       .def_ro("decision", &StepPlan::decision)
       .def_ro("digest", &StepPlan::digest);
   nb::class_<StepVerdict>(module, "StepVerdict", "What is to be done with a step whose reports are here.")
-      .def_prop_ro("action", [](const StepVerdict& self) { return std::string(to_string(self.action)); })
+      .def_prop_ro(
+          "action", [](const StepVerdict& self) { return std::string(name_of(kStepActionNames, self.action)); })
       .def_ro("ranks", &StepVerdict::ranks)
       .def_ro("message", &StepVerdict::message);
   nb::class_<StepOutcome>(module, "StepOutcome", "What follows from a finished step; the same on all workers.")
@@ -143,7 +108,7 @@ void bind_making(nb::class_<Replica>& replica) {
   replica.def(
       "__init__",
       [](Replica* self,
-         const ReplicaOptions& options,
+         const JobSettings& options,
          std::vector<Worker> workers,
          int rank,
          bool cpu,
@@ -158,7 +123,7 @@ void bind_making(nb::class_<Replica>& replica) {
       nb::arg("chunk_size") = 0);
   replica.def_static(
       "newcomer",
-      [](const ReplicaOptions& options, const Worker& worker, bool cpu, std::int64_t chunk_size) {
+      [](const JobSettings& options, const Worker& worker, bool cpu, std::int64_t chunk_size) {
         return Replica::newcomer(options, worker, {.cpu = cpu, .chunk_size = chunk_size});
       },
       nb::arg("options"),
@@ -286,7 +251,6 @@ void bind_views(nb::class_<Replica>& replica) {
 }  // namespace
 
 void bind_replica(nb::module_& module) {
-  bind_options(module);
   bind_plan(module);
   nb::class_<Replica> replica(module, "Replica", "One worker's copy of a synchronous job: the step protocol.");
   bind_making(replica);

@@ -60,7 +60,7 @@ void bind_sampler(nb::module_& module) {
                 {.dataset_size = dataset_size,
                  .global_batch = global_batch,
                  .seed = seed,
-                 .last_batch = parse_last_batch(last_batch)});
+                 .last_batch = parse_name(kLastBatchNames, "last_batch", last_batch)});
           },
           nb::arg("dataset_size"),
           nb::arg("global_batch"),

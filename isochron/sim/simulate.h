@@ -21,13 +21,12 @@
 #include <vector>
 
 #include "isochron/core/policy/controller.h"
+#include "isochron/core/staleness/sync.h"
 #include "isochron/core/trace/quantiles.h"
 #include "isochron/core/trace/run_log.h"
 #include "isochron/sim/cluster.h"
 
 namespace isochron::sim {
-
-enum class Sync : std::uint8_t { kBsp, kAsp, kSsp };
 
 /// Gradient exchange by ring all-reduce over the slowest link, in buckets that start as backward produces them.
 struct Network {

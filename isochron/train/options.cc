@@ -1,53 +1,45 @@
 #include "isochron/train/options.h"
 
-#include <cmath>
 #include <limits>
-#include <stdexcept>
 #include <string_view>
+#include <utility>
 
-#include "isochron/core/policy/registry.h"
-#include "isochron/core/trace/json.h"
+#include "isochron/core/error.h"
 #include "isochron/data/catalog.h"
-#include "isochron/data/require.h"
+#include "isochron/model/model.h"
 #include "isochron/train/device.h"
 #include "isochron/train/optimizer.h"
 
 namespace isochron::train {
 namespace {
 
-using data::require_between;
+constexpr double kOpen = std::numeric_limits<double>::infinity();
 
-constexpr std::int64_t kMost = 1'000'000'000;
-
-[[noreturn]] void refuse(std::string_view option, const std::string& value, std::string_view permitted) {
-  throw std::invalid_argument(std::string(option) + " is " + value + "; permitted: " + std::string(permitted));
+std::string listed(std::span<const std::string_view> names) {
+  return joined({names.begin(), names.end()}, ", ");
 }
 
-void require_number(bool holds, std::string_view option, double value, std::string_view permitted) {
-  if (!std::isfinite(value) || !holds) {
-    refuse(option, json_number(value), permitted);
+Option folder_option(std::string_view name, std::filesystem::path& value, std::string_view meaning) {
+  std::string text = value.string();
+  Option option = text_option(name, text, "FOLDER", meaning);
+  option.get = [&value] { return value.string(); };
+  option.set = [&value](std::string_view path) {
+    value = path;
+    return true;
+  };
+  return option;
+}
+
+void add(std::vector<Option>& options, const char* group, std::vector<Option> more) {
+  for (Option& option : more) {
+    option.group = group;
+    options.push_back(std::move(option));
   }
 }
 
-void check_data(const Options& options) {
-  data::check_dataset_name(options.dataset);
-  require_between("context", options.context, 1, std::int64_t{1} << 20U);
-  require_between("train-samples", options.train_samples, 0, kMost);
-  require_between("test-samples", options.test_samples, 0, kMost);
-}
-
-void check_learning(const Options& options) {
-  require_number(options.learning_rate > 0.0, "learning-rate", options.learning_rate, "above 0");
-  require_number(options.momentum >= 0.0 && options.momentum < 1.0, "momentum", options.momentum, "0 or more, below 1");
-  require_number(options.weight_decay >= 0.0, "weight-decay", options.weight_decay, "0 or more");
-  check_optimizer(options);
-}
-
 void check_checkpoints(const Options& options) {
-  require_between("checkpoint-every", options.checkpoint_every, 0, kMost);
-  require_between("keep", options.keep, 1, kMost);
   if (options.checkpoints.empty() && options.checkpoint_every > 0) {
-    refuse("checkpoint-every", std::to_string(options.checkpoint_every), "with checkpoints, their folder");
+    refuse("checkpoint_every", options.checkpoint_every, "with checkpoints, their folder");
   }
   if (options.checkpoints.empty() && options.resume == "auto") {
     refuse("resume", "auto", "with checkpoints, their folder");
@@ -56,23 +48,71 @@ void check_checkpoints(const Options& options) {
 
 }  // namespace
 
+std::vector<Option> run_options(Options& run) {
+  std::vector<Option> options;
+  add(options,
+      "What to train",
+      {text_option("model", run.model, "NAME[:key=value,…]", "One of " + listed(model::model_names())),
+       text_option("dataset", run.dataset, "NAME", "One of " + listed(data::dataset_names())),
+       folder_option("data", run.data, "Where 'make data' has put the datasets"),
+       integer_option("context", run.context, 1, 1 << 20, "Tokens of a sample, for datasets of tokens"),
+       flag_option("augment", run.augment, "Train on images flipped and cropped, not as they are"),
+       integer_option("train_samples", run.train_samples, 0, kMostCount, "Use only the first N; 0: all"),
+       integer_option("test_samples", run.test_samples, 0, kMostCount, "The same for evaluation"),
+       integer_option("epochs", run.epochs, 1, kMostCount, "The run ends after so many"),
+       integer_option("steps", run.steps, 0, kMostCount, "Or after so many steps; 0: no limit")});
+  add(options,
+      "How it learns",
+      {text_option("optimizer", run.optimizer, "NAME[:key=value,…]", "One of sgd, adam, adamw"),
+       number_option("learning_rate", run.learning_rate, 0.0, kOpen, "Its learning rate, before schedule and rule"),
+       number_option("momentum", run.momentum, 0.0, kOpen, "Of sgd"),
+       number_option("weight_decay", run.weight_decay, 0.0, kOpen, "Pulls parameters towards 0"),
+       choice_option("schedule", run.schedule, kDecayNames, "Of the learning rate"),
+       number_option("step_factor", run.step_factor, 0.0, kOpen, "Schedule step: the rate is multiplied by this"),
+       integer_option(
+           "step_every", run.step_every, 0, kMostCount, "Schedule step: after so many steps; 0: a third of the run")});
+  add(options,
+      "This worker",
+      {text_option("device", run.device, "cpu|cuda|cuda:N|auto", "Where it computes"),
+       integer_option("threads", run.threads, 0, 1024, "LibTorch's; 0: as it likes")});
+  add(options,
+      "When something fails",
+      {size_option(
+          "memory_limit",
+          run.memory_limit,
+          0,
+          std::numeric_limits<std::int64_t>::max(),
+          "Memory it may take; above it takes smaller batches; 0: no limit")});
+  add(options,
+      "Checkpoints",
+      {folder_option("checkpoints", run.checkpoints, "Save them here"),
+       integer_option("checkpoint_every", run.checkpoint_every, 0, kMostCount, "Steps; 0: at the end of every epoch"),
+       integer_option("keep", run.keep, 1, kMostCount, "The newest so many"),
+       text_option("resume", run.resume, "auto|FILE", "From this one; auto: the newest of the folder, if any")});
+  return options;
+}
+
 void Options::validate() const {
-  job.validate();
-  (void)make_policy(job.policy);
-  check_data(*this);
-  require_between("epochs", epochs, 1, kMost);
-  require_between("steps", steps, 0, kMost);
-  check_learning(*this);
+  isochron::validate(job);
+  Options copy = *this;
+  for (const Option& option : run_options(copy)) {
+    require(option.set(option.get()), option.name, std::string_view(option.get()), option.permitted);
+  }
+  data::check_dataset_name(dataset);
+  require(learning_rate > 0.0, "learning_rate", learning_rate, "above 0");
+  require(momentum < 1.0, "momentum", momentum, "0 or more, below 1");
+  check_optimizer(*this);
+  if (job.async.momentum_correction && !optimizer.starts_with("sgd")) {
+    refuse("momentum_correction", "true with optimizer " + in_quotes(optimizer), "with optimizer 'sgd'");
+  }
   decay(1).validate();
-  require_between("threads", threads, 0, 1024);
-  require_between("memory-limit", memory_limit, 0, std::numeric_limits<std::int64_t>::max());
   (void)choose_device(device);
   check_checkpoints(*this);
 }
 
 DecayOptions Options::decay(std::int64_t total_steps) const {
   return {
-      .decay = parse_decay(schedule),
+      .decay = schedule,
       .total_steps = total_steps,
       .warmup_steps = warmup,
       .step_factor = step_factor,

@@ -1,11 +1,13 @@
-// What a training run is made of. Every field is an option of `isochron train`, spelt with dashes, and a key of its
-// configuration file.
+// What a training run is made of. Every option of it is an option of `isochron train`, spelt with dashes, and a key of
+// its configuration file.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
+#include "isochron/core/options.h"
 #include "isochron/core/rate/decay.h"
 #include "isochron/engine/job.h"
 
@@ -29,10 +31,10 @@ struct Options {
   double learning_rate = 0.05;
   double momentum = 0.9;  // sgd
   double weight_decay = 0.0;
-  std::string schedule = "constant";  // constant, step, cosine
-  std::int64_t warmup = 0;            // steps of linear warm-up
-  double step_factor = 0.1;           // schedule step: the rate is multiplied by this …
-  std::int64_t step_every = 0;        // … after every so many steps; 0: a third of the run
+  Decay schedule = Decay::kConstant;
+  std::int64_t warmup = 0;      // of the schedule, in steps; 0 where the learning-rate rule has a warm-up of its own
+  double step_factor = 0.1;     // schedule step: the rate is multiplied by this …
+  std::int64_t step_every = 0;  // … after every so many steps; 0: a third of the run
 
   std::int64_t threads = 1;       // LibTorch's per worker; 0: as it likes
   std::int64_t memory_limit = 0;  // bytes that this process may take; 0: no limit
@@ -49,5 +51,8 @@ struct Options {
   // The schedule of the learning rate over a run of `total_steps`.
   DecayOptions decay(std::int64_t total_steps) const;
 };
+
+// The options of a run besides those of its job (job_options()), bound to `options`, which must outlive them.
+std::vector<Option> run_options(Options& options);
 
 }  // namespace isochron::train

@@ -210,7 +210,12 @@ class Trainer::State {
     const std::vector<std::int64_t> split = evaluation_split();
     const std::int64_t together = std::accumulate(split.begin(), split.end(), std::int64_t{0});
     const SamplerOptions order{.dataset_size = test_->size(), .global_batch = together};
-    BatchSource source(test_, order, loading(options_, *test_, Split::kTest), options_.job.prefetch, device());
+    BatchSource source(
+        test_,
+        order,
+        loading(options_, *test_, Split::kTest),
+        data::PrefetchOptions{.threads = options_.job.prefetch_threads, .capacity = 0},
+        device());
     std::vector<double> sums(3);
     model_->eval();
     Sampler sampler(order);

@@ -169,10 +169,7 @@ nlohmann::ordered_json details_of(const ComparisonOptions& options, const Compar
       {"model", options.training.model},
       {"dataset", options.training.dataset},
       {"global_batch", options.training.job.global_batch},
-      {"sync",
-       options.training.job.sync == Sync::kBsp   ? "bsp"
-       : options.training.job.sync == Sync::kAsp ? "asp"
-                                                 : "ssp"},
+      {"sync", to_string(options.training.job.sync)},
       {"servers", options.training.job.async.servers},
       {"steps", options.steps},
       {"rounds", options.rounds},

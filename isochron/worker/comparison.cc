@@ -165,7 +165,7 @@ train::Options plain_training(const ComparisonOptions& options) {
   train::Options training = options.training;
   training.job.policy = "uniform";
   training.job.sync = Sync::kBsp;
-  training.job.async.servers = 0;
+  training.job.async = {};
   return training;
 }
 
@@ -191,7 +191,7 @@ void write_log(const ComparisonOptions& options, const Runner& runner, std::int6
   header.model = options.training.model;
   header.dataset = options.training.dataset;
   if (options.training.job.sync != Sync::kBsp) {
-    header.sync = options.training.job.sync == Sync::kAsp ? "asp" : "ssp";
+    header.sync = to_string(options.training.job.sync);
     header.total_steps = 0;
   }
   for (std::size_t k = 0; k < options.cluster.workers.size(); ++k) {

@@ -9,9 +9,11 @@ namespace isochron::worker {
 namespace {
 
 void set_part(const std::string& word, Lane& lane) {
-  if (word == "exact" || word == "mean") {
-    lane.weighting = word == "exact" ? Weighting::kExact : Weighting::kMean;
-    return;
+  for (const auto& [weighting, name] : kWeightingNames) {
+    if (word == name) {
+      lane.weighting = weighting;
+      return;
+    }
   }
   try {
     lane.rate = parse_rate_rule(word);

@@ -41,7 +41,7 @@ RunHeader header_of(const train::Options& options, train::Trainer& trainer) {
   if (options.job.sync == Sync::kBsp) {
     header.total_steps = trainer.total_steps();
   } else {
-    header.sync = options.job.sync == Sync::kAsp ? "asp" : "ssp";
+    header.sync = to_string(options.job.sync);
   }
   header.model = options.model;
   header.dataset = options.dataset;
@@ -363,10 +363,7 @@ class Run {
         {"dataset", options_.dataset},
         {"workers", trainer_.job().size()},
         {"global_batch", options_.job.global_batch},
-        {"sync",
-         options_.job.sync == Sync::kBsp   ? "bsp"
-         : options_.job.sync == Sync::kAsp ? "asp"
-                                           : "ssp"},
+        {"sync", to_string(options_.job.sync)},
         {"step", trainer_.job().step()},
         {"seed", options_.job.seed}};
   }

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from os import PathLike
+from typing import Any
 
 __version__: str
 NO_LIMIT: int
@@ -466,20 +467,14 @@ class Introduction:
 def agree(introductions: Sequence[Introduction]) -> list[Worker]: ...
 def objection(newcomer: Introduction, own: Introduction) -> str: ...
 
-class ReplicaOptions:
-    def __init__(
-        self,
-        global_batch: int,
-        *,
-        policy: str = "isochron",
-        rate: str = "none",
-        reference_batch: int = 0,
-        warmup_steps: float = 0.0,
-        weighting: str = "exact",
-        seed: int = 0,
-        last_batch: str = "keep",
-        on_non_finite: str = "stop",
-    ) -> None: ...
+class JobSettings:
+    def __init__(self, **options: Any) -> None: ...
+    def set(self, name: str, value: Any) -> None: ...
+    def get(self, name: str) -> Any: ...
+    def validate(self, framework: str) -> None: ...
+    def introduction(self, device: str) -> Introduction: ...
+
+def job_options() -> list[dict[str, Any]]: ...
 
 class StepPlan:
     @property
@@ -537,10 +532,10 @@ class StepOutcome:
 
 class Replica:
     def __init__(
-        self, options: ReplicaOptions, workers: Sequence[Worker], rank: int, *, cpu: bool = True, chunk_size: int = 0
+        self, options: JobSettings, workers: Sequence[Worker], rank: int, *, cpu: bool = True, chunk_size: int = 0
     ) -> None: ...
     @staticmethod
-    def newcomer(options: ReplicaOptions, worker: Worker, *, cpu: bool = True, chunk_size: int = 0) -> Replica: ...
+    def newcomer(options: JobSettings, worker: Worker, *, cpu: bool = True, chunk_size: int = 0) -> Replica: ...
     def open(self, dataset_size: int) -> None: ...
     def open_stream(self) -> None: ...
     def plan(self, from_stream: int = 0) -> StepPlan: ...

@@ -38,14 +38,14 @@ TEST(ResultsTest, SpeaksOfASinglePolicyByItself) {
 TEST(ResultsTest, SaysNeverWhereTheBalanceWasNotReached) {
   sim::Result never = result("uniform", 1, 1);
   never.steps_to_balance = never.steps;
-  EXPECT_THAT(results_table({never}, sim::Sync::kBsp), HasSubstr("never"));
-  EXPECT_THAT(results_table({result("uniform", 1, 1)}, sim::Sync::kBsp), Not(HasSubstr("never")));
+  EXPECT_THAT(results_table({never}, Sync::kBsp), HasSubstr("never"));
+  EXPECT_THAT(results_table({result("uniform", 1, 1)}, Sync::kBsp), Not(HasSubstr("never")));
 }
 
 TEST(ResultsTest, ReportsStalenessOnlyWhereItExists) {
-  EXPECT_FALSE(to_json(result("a", 1, 1), sim::Sync::kBsp).contains("staleness"));
-  EXPECT_TRUE(to_json(result("a", 1, 1), sim::Sync::kSsp).contains("staleness"));
-  EXPECT_THAT(results_table({result("a", 1, 1)}, sim::Sync::kAsp), HasSubstr("mean staleness"));
+  EXPECT_FALSE(to_json(result("a", 1, 1), Sync::kBsp).contains("staleness"));
+  EXPECT_TRUE(to_json(result("a", 1, 1), Sync::kSsp).contains("staleness"));
+  EXPECT_THAT(results_table({result("a", 1, 1)}, Sync::kAsp), HasSubstr("mean staleness"));
 }
 
 }  // namespace

@@ -102,12 +102,12 @@ class Subject {
   static torch::optim::SGDOptions options_of_optimizer() { return torch::optim::SGDOptions(0.02).momentum(0.5); }
 
   JobOptions options() {
-    JobOptions options{.global_batch = 32, .policy = "isochron", .seed = 7};
+    JobOptions options{{.global_batch = 32, .policy = "isochron", .seed = 7}};
     const auto sync = script_.keys.find("sync");
     options.sync = sync != script_.keys.end() && sync->second == "ssp" ? Sync::kSsp : Sync::kAsp;
     options.async.staleness = script_.number("staleness", 2);
     options.async.servers = script_.number("servers", 0);
-    options.timeout = std::chrono::milliseconds(script_.number("timeout", 30'000));
+    options.timeout = static_cast<double>(script_.number("timeout", 30'000)) / 1000.0;
     options.on_update = [this](const UpdateRecord& record) { used_[record.epoch] += record.worker.batch; };
     options.on_event = [this](const EventRecord& record) { events_ += " " + record.event + " " + record.words; };
     options.warn = [](const std::string& words) { std::cerr << words + "\n"; };

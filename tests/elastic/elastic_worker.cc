@@ -165,12 +165,12 @@ class Subject {
 
  private:
   JobOptions options() {
-    JobOptions options{.global_batch = script_.number("batch", 48), .policy = script_.text("policy", "isochron")};
+    JobOptions options{{.global_batch = script_.number("batch", 48), .policy = script_.text("policy", "isochron")}};
     options.seed = 7;
-    options.timeout = std::chrono::milliseconds(script_.number("timeout", 20'000));
+    options.timeout = static_cast<double>(script_.number("timeout", 20'000)) / 1000.0;
     options.name = script_.text("name", "");
     const std::string numbers = script_.text("numbers", "stop");
-    options.numbers = numbers == "skip" ? Numbers::kSkip : numbers == "rollback" ? Numbers::kRollBack : Numbers::kStop;
+    options.on_nonfinite = parse_name(kOnNonFiniteNames, "numbers", numbers);
     options.on_event = [this](const EventRecord& event) {
       write(
           "event " + std::to_string(event.step) + " " + event.event + " " + std::to_string(event.worker) + " " +

@@ -71,8 +71,8 @@ bool same_on_all_ranks(Job& job, const torch::nn::Sequential& model) {
 }
 
 JobOptions options_for(Sync sync, const std::string& policy = "uniform") {
-  JobOptions options{.global_batch = kGlobalBatch, .policy = policy, .seed = kSeed, .sync = sync};
-  options.timeout = std::chrono::seconds(60);
+  JobOptions options{{.global_batch = kGlobalBatch, .policy = policy, .seed = kSeed, .sync = sync}};
+  options.timeout = 60.0;
   return options;
 }
 
@@ -429,7 +429,7 @@ TEST(AsyncJobTest, RefusesWhatMakesNoSense) {
   };
   JobOptions options = options_for(Sync::kSsp);
   options.async.staleness = -1;
-  refusal(options, "staleness is -1; permitted: 0 or more");
+  refusal(options, "staleness is -1; permitted: a whole number from 0 to ");
   options = options_for(Sync::kAsp);
   options.async.servers = 4;
   refusal(options, "servers is 4 in a job of 4 ranks; permitted: fewer");
@@ -438,7 +438,7 @@ TEST(AsyncJobTest, RefusesWhatMakesNoSense) {
   refusal(options, "permitted: 1 or more");
   options = options_for(Sync::kAsp);
   options.rate.rule = RateRule::kAdaScale;
-  refusal(options, "adascale with asynchronous training");
+  refusal(options, "lr_rule is 'adascale' with sync 'asp'; permitted: with sync 'bsp'");
 }
 
 }  // namespace

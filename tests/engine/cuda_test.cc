@@ -45,7 +45,9 @@ std::vector<at::Tensor> train(const torch::Device& device) {
   auto model = make_model();
   model->to(device);
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
-  Job job({.global_batch = 64, .policy = "static:weights=5/9/17/33", .seed = 5, .device = device});
+  JobOptions options{{.global_batch = 64, .policy = "static:weights=5/9/17/33", .seed = 5}};
+  options.device = device;
+  Job job(options);
   job.prepare(*model, optimizer);
   const std::shared_ptr dataset =
       data::synthetic_images({.samples = 640, .classes = 4, .channels = 1, .height = 8, .width = 8});
@@ -118,11 +120,10 @@ TEST_F(CudaTest, MemoryThatRunsOutLowersTheCeilingOfThatWorkerOnly) {
   auto model = make_model();
   model->to(torch::kCUDA);
   torch::optim::SGD optimizer(model->parameters(), 0.05);
-  Job job(
-      {.global_batch = 64,
-       .policy = "static:weights=1/1/1/1",
-       .device = torch::kCUDA,
-       .on_event = [&](const EventRecord& event) { events.push_back(event); }});
+  JobOptions options{{.global_batch = 64, .policy = "static:weights=1/1/1/1"}};
+  options.device = torch::kCUDA;
+  options.on_event = [&](const EventRecord& event) { events.push_back(event); };
+  Job job(options);
   job.prepare(*model, optimizer);
   const std::shared_ptr dataset =
       data::synthetic_images({.samples = 640, .classes = 4, .channels = 1, .height = 8, .width = 8});

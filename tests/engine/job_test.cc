@@ -177,7 +177,7 @@ TEST(JobTest, ParametersStayBitIdenticalWhileTheSplitChanges) {
   auto model = make_model(3);
   auto optimizer = make_optimizer(model);
   std::int64_t changes = 0;
-  JobOptions options{.global_batch = kGlobalBatch, .policy = "isochron", .seed = kSeed};
+  JobOptions options{{.global_batch = kGlobalBatch, .policy = "isochron", .seed = kSeed}};
   options.on_step = [&](const StepRecord& record) { changes += record.changed ? 1 : 0; };
   Job job(options);
   job.prepare(*model, optimizer);
@@ -195,7 +195,7 @@ TEST(JobTest, EverySampleIsUsedOnceAndAWorkerWithoutAShareCountsForNothing) {
   auto model = make_model(3);
   auto optimizer = make_optimizer(model);
   std::vector<std::vector<std::int64_t>> batches;
-  JobOptions options{.global_batch = kGlobalBatch, .policy = kUneven, .seed = kSeed};
+  JobOptions options{{.global_batch = kGlobalBatch, .policy = kUneven, .seed = kSeed}};
   options.on_step = [&](const StepRecord& record) {
     batches.emplace_back();
     for (const WorkerStep& worker : record.workers) {
@@ -244,11 +244,12 @@ TEST(JobTest, ASlowWorkerGetsAFewerSamples) {
   const auto dataset = images(640);
   double waited_first = 0.0;  // of all steps, since in the last ones nobody has to wait long
   double waited_slow = 0.0;
-  const auto add_waits = [&](const StepRecord& step) {
+  JobOptions options{{.global_batch = kGlobalBatch, .seed = kSeed}};
+  options.on_step = [&](const StepRecord& step) {
     waited_first += step.workers[0].wait_seconds;
     waited_slow += step.workers[2].wait_seconds;
   };
-  Job job({.global_batch = kGlobalBatch, .seed = kSeed, .on_step = add_waits});
+  Job job(options);
   job.prepare(*model, optimizer);
   for ([[maybe_unused]] const auto epoch : job.epochs(1)) {
     for (const auto& [x, y] : job.loader(dataset)) {
@@ -340,7 +341,7 @@ TEST(JobTest, TheLearningRateFollowsTheBatchAndTheScheduleAlike) {
 TEST(JobTest, ARestoredJobGoesOnBitByBit) {
   const auto dataset = images(1000);
   const auto file = std::filesystem::path(ISOCHRON_TEST_DATA) / "job_test.ckpt";
-  const JobOptions options{.global_batch = kGlobalBatch, .policy = kUneven, .seed = kSeed};
+  const JobOptions options{{.global_batch = kGlobalBatch, .policy = kUneven, .seed = kSeed}};
   auto whole = make_model(3);
   auto whole_optimizer = make_optimizer(whole);
   {

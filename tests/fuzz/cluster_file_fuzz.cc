@@ -18,7 +18,7 @@ using isochron::io::to_toml;
 
 /// Bounds that cannot hold the batch, or a worker that is stopped for ever, are refused here.
 void simulate(const isochron::sim::ClusterSpec& cluster) {
-  for (const auto sync : {isochron::sim::Sync::kBsp, isochron::sim::Sync::kAsp}) {
+  for (const auto sync : {isochron::Sync::kBsp, isochron::Sync::kAsp}) {
     try {
       (void)isochron::sim::simulate(cluster, {.global_batch = 64, .steps = 3, .sync = sync}, "uniform");
     } catch (const std::invalid_argument&) {

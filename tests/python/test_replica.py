@@ -9,7 +9,7 @@ from isochron import _core
 
 
 def options(**more):
-    return _core.ReplicaOptions(8, policy="uniform", **more)
+    return _core.JobSettings(global_batch=8, policy="uniform", **more)
 
 
 def workers(count):
@@ -140,7 +140,7 @@ def test_a_state_goes_on_with_another_number_of_workers():
     (alone,) = job(1)
     alone.restore(replicas[0].state())
     assert alone.step == 1 and alone.plan().slices == [(8, 16)]
-    other = _core.Replica(_core.ReplicaOptions(9, policy="uniform"), workers(1), 0)
+    other = _core.Replica(_core.JobSettings(global_batch=9, policy="uniform"), workers(1), 0)
     with pytest.raises(ValueError, match="global_batch is 9; permitted: that of the checkpoint, 8"):
         other.restore(replicas[0].state())
 
@@ -155,7 +155,7 @@ def test_workers_that_do_not_share_an_option_are_refused():
 
 
 def test_options_are_names():
-    for name in ("weighting", "last_batch", "on_non_finite", "rate"):
+    for name in ("weighting", "last_batch", "on_nonfinite", "lr_rule"):
         with pytest.raises(ValueError, match="permitted"):
             options(**{name: "nonsense"})
 

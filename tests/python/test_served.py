@@ -143,8 +143,8 @@ class Threads:
 
 
 class Options(SharedOptions):
-    NUMBERS = ("stop", "ignore")
-    SYNCS = ("bsp", "asp", "ssp")
+    FRAMEWORK = "torch"
+    EXTRAS = {}
 
 
 def travel(threads, rank, size, options, epochs):

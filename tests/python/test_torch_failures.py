@@ -99,7 +99,7 @@ def test_on_bad_sample_is_refused_where_it_cannot_be_kept(alone):
     (refusals,) = alone.run("skipping_refused")
     assert refusals == [
         "on_bad_sample is 'ask'; permitted: stop, skip",
-        "on_bad_sample is 'skip' with sync 'asp'; permitted: stop, or with sync 'bsp'",
+        "on_bad_sample is 'skip' with sync 'asp'; permitted: with sync 'bsp'",
         "on_bad_sample is 'skip' in a job that is not elastic; permitted: stop (see elastic=)",
         "the dataset is iterable with on_bad_sample 'skip'; permitted: one with __getitem__",
     ]

@@ -1,5 +1,6 @@
 """What the ranks of the asynchronous tests do; torch_cases.py hands these on."""
 
+import math
 import os
 import pathlib
 import signal
@@ -157,6 +158,23 @@ def as_people_write_it(num_workers):
             job.close()
         ends.append((values(model), scaler.get_scale()))
     return {"far": (ends[0][0] - ends[1][0]).abs().max().item(), "scales": [scale for _, scale in ends]}
+
+
+def not_finite_alone(options):
+    """The loss of one iteration of the last rank is not finite, though its gradient would be; what became of that."""
+    model = models.make("lstm")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    try:
+        with isochron.Job(global_batch=12, sync="ssp", staleness=0, **options) as job:
+            model, optimizer = job.prepare(model, optimizer)
+            for number, (x, y) in enumerate(job.loader(models.Text(size=60))):
+                loss = models.loss_of(model(x), y)
+                job.backward(loss + math.inf if job.rank == job.size - 1 and number == 1 else loss)
+                optimizer.step()
+                optimizer.zero_grad()
+    except isochron.NumbersError as error:
+        return {"kind": "NumbersError", "words": str(error), "finite": bool(values(model).isfinite().all())}
+    return {"kind": "none"}
 
 
 def words_of(call):

@@ -330,7 +330,7 @@ def run_log(path, board):
 
 def balance(steps=15):
     """Rank 1 takes 16 ms a sample, rank 0 takes 4 ms: what the split comes to."""
-    job = isochron.Job(global_batch=40, numbers="stop")
+    job = isochron.Job(global_batch=40, on_nonfinite="stop")
     model = job.prepare(small_model(torch.float32))
     for entry in job.loader(Numbers(40 * steps)):
         time.sleep(len(entry["number"]) * (0.004 if job.rank == 0 else 0.016))

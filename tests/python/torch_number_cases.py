@@ -40,7 +40,7 @@ class Steep(torch.autograd.Function):
 
 def not_finite(numbers, what, path=None, accumulate=1, victim=1, when=2, log=None):
     """Trains while the loss or the gradient of one rank is not finite in one step; what became of that."""
-    options = {} if numbers is None else {"numbers": numbers}
+    options = {} if numbers is None else {"on_nonfinite": numbers}
     events, stepped = [], []
     job = isochron.Job(global_batch=12, policy="static:weights=1/3", log=log, on_event=events.append, **options)
     model = model_for(what)
@@ -99,7 +99,7 @@ def two_optimizers():
 
 def unprepared(numbers):
     """Where the job does not see the optimizer, the loss tells, afterwards."""
-    job = isochron.Job(global_batch=12, numbers=numbers)
+    job = isochron.Job(global_batch=12, on_nonfinite=numbers)
     model = job.prepare(small_model())
     try:
         for x, _ in job.loader(Sentences()):

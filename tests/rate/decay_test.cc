@@ -60,7 +60,7 @@ TEST(DecayTest, SurvivesAWarmUpThatIsLongerThanTheRun) {
 
 TEST(DecayTest, ParsesTheNamesItPrints) {
   for (const Decay decay : {Decay::kConstant, Decay::kStep, Decay::kCosine}) {
-    EXPECT_EQ(parse_decay(to_string(decay)), decay);
+    EXPECT_EQ(parse_decay(name_of(kDecayNames, decay)), decay);
   }
   EXPECT_THAT(
       [] { parse_decay("linear"); },
@@ -75,7 +75,7 @@ TEST(DecayTest, NamesTheFieldTheValueAndWhatIsPermitted) {
       refusal({.warmup_steps = -1}), ThrowsMessage<std::invalid_argument>("warmup is -1; permitted: 0 or more"));
   EXPECT_THAT(
       refusal({.step_factor = 1.5}),
-      ThrowsMessage<std::invalid_argument>("step-factor is 1.500000; permitted: above 0, at most 1"));
+      ThrowsMessage<std::invalid_argument>("step-factor is 1.5; permitted: above 0, at most 1"));
   EXPECT_THAT(
       refusal({.step_every = -3}),
       ThrowsMessage<std::invalid_argument>("step-every is -3; permitted: 1 or more, or 0 for a third of the run"));

@@ -158,7 +158,7 @@ TEST(RateTest, NamesTheOptionTheValueAndWhatIsPermitted) {
   };
   EXPECT_EQ(
       message({.reference_batch = -5}, 128), "reference batch is -5; permitted: 1 or more, or 0 for the global batch");
-  EXPECT_EQ(message({.warmup_steps = -1.0}, 128), "warm-up steps is -1.000000; permitted: a finite number, 0 or more");
+  EXPECT_EQ(message({.warmup_steps = -1.0}, 128), "warm-up steps is -1; permitted: a finite number, 0 or more");
   EXPECT_NE(message({.warmup_steps = std::nan("")}, 128), "no error");
   EXPECT_EQ(message({}, 0), "global batch is 0; permitted: 1 or more");
 }

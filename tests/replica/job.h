@@ -11,14 +11,14 @@
 
 namespace isochron {
 
-inline ReplicaOptions uniform(std::int64_t global_batch) {
+inline JobSettings uniform(std::int64_t global_batch) {
   return {.global_batch = global_batch, .policy = "uniform"};
 }
 
 /// All replicas of a job whose reports always arrive.
 class TestJob {
  public:
-  TestJob(const ReplicaOptions& options, const std::vector<Worker>& workers, std::int64_t dataset_size = 0) {
+  TestJob(const JobSettings& options, const std::vector<Worker>& workers, std::int64_t dataset_size = 0) {
     for (std::size_t rank = 0; rank < workers.size(); ++rank) {
       replicas_.push_back(std::make_unique<Replica>(options, workers, static_cast<int>(rank)));
       if (dataset_size > 0) {

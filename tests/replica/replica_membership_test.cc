@@ -167,7 +167,7 @@ TEST(ReplicaTest, AStateIsKeptUntilTheDataIsKnown) {
 TEST(ReplicaTest, OptionsThatDifferAreRefusedByName) {
   TestJob job({.global_batch = 6, .policy = "uniform", .seed = 7, .last_batch = LastBatch::kDrop}, {{}}, 24);
   const State state = job[0].state();
-  const auto refusal = [&](const ReplicaOptions& options, std::int64_t dataset_size = 24) -> std::string {
+  const auto refusal = [&](const JobSettings& options, std::int64_t dataset_size = 24) -> std::string {
     TestJob other(options, {{}}, dataset_size);
     const State before = other[0].state();
     try {
@@ -178,7 +178,7 @@ TEST(ReplicaTest, OptionsThatDifferAreRefusedByName) {
     }
     return "";
   };
-  ReplicaOptions options = job[0].options();
+  JobSettings options = job[0].options();
   EXPECT_EQ(refusal(options), "");
   EXPECT_EQ(refusal(options, 25), "the dataset's size is 25; permitted: that of the checkpoint, 24");
   options.global_batch = 5;

@@ -68,7 +68,7 @@ TEST(LossWeightTest, AveragesToOneAndRefusesNonsense) {
 }
 
 TEST(ReplicaTest, AnEmptyShareCountsForNothingWhateverTheWeighting) {
-  ReplicaOptions options = uniform(1);
+  JobSettings options = uniform(1);
   for (const Weighting weighting : {Weighting::kExact, Weighting::kMean}) {
     options.weighting = weighting;
     TestJob job(options, {{.min_batch = 0}, {.min_batch = 0}}, 4);
@@ -90,7 +90,7 @@ TEST(ReplicaTest, ADigestTellsStepsPlacesAndRostersApart) {
   digests.push_back(other.compute().front().digest);
   TestJob alone(uniform(8), {{}}, 16);
   digests.push_back(alone.compute().front().digest);
-  ReplicaOptions faster = uniform(8);
+  JobSettings faster = uniform(8);
   faster.rate = {.rule = RateRule::kLinear, .reference_batch = 4};
   TestJob rate(faster, {{}, {}}, 16);
   digests.push_back(rate.compute().front().digest);
@@ -122,7 +122,7 @@ TEST(ReplicaTest, AStreamIsDealtInItsOwnOrderUntilItEnds) {
 // Completed steps.
 
 TEST(ReplicaTest, DecidesWhatAControllerDecidesThatIsToldTheSame) {
-  ReplicaOptions options{.global_batch = 60, .policy = "isochron"};
+  JobSettings options{.global_batch = 60, .policy = "isochron"};
   options.rate = {.rule = RateRule::kAdaScale, .reference_batch = 15};
   const std::vector<Worker> workers{{.id = 0, .max_batch = 60}, {.id = 1, .max_batch = 60}, {.id = 2, .max_batch = 60}};
   TestJob job(options, workers, 60 * 50);
@@ -351,8 +351,8 @@ TEST(ReplicaTest, OneSampleCannotBeMadeSmaller) {
 // Numbers that are not finite.
 
 TEST(ReplicaTest, AGradientThatIsNotFiniteIsDiagnosedAndItsStepLeftOut) {
-  ReplicaOptions options = uniform(4);
-  options.on_non_finite = OnNonFinite::kSkip;
+  JobSettings options = uniform(4);
+  options.on_nonfinite = OnNonFinite::kSkip;
   TestJob job(options, {{.name = "a"}, {.name = "b"}}, 8);
   std::vector<StepReport> reports = job.compute();
   EXPECT_EQ(job[0].judge(reports, true).action, StepAction::kTake);
@@ -374,8 +374,8 @@ TEST(ReplicaTest, AGradientThatIsNotFiniteIsDiagnosedAndItsStepLeftOut) {
 
 TEST(ReplicaTest, AGradientThatIsNotFiniteStopsRollsBackOrIsIgnoredAsAsked) {
   const auto verdict = [](OnNonFinite on_non_finite) {
-    ReplicaOptions options = uniform(4);
-    options.on_non_finite = on_non_finite;
+    JobSettings options = uniform(4);
+    options.on_nonfinite = on_non_finite;
     TestJob job(options, {{}, {}}, 8);
     return job[0].judge(job.compute({{.loss = kNan}, {}}), false).action;
   };
@@ -386,8 +386,8 @@ TEST(ReplicaTest, AGradientThatIsNotFiniteStopsRollsBackOrIsIgnoredAsAsked) {
 }
 
 TEST(ReplicaTest, AStepIsRolledBackForOnlyOnceAlsoByAWorkerThatJoinsMeanwhile) {
-  ReplicaOptions options = uniform(4);
-  options.on_non_finite = OnNonFinite::kRollBack;
+  JobSettings options = uniform(4);
+  options.on_nonfinite = OnNonFinite::kRollBack;
   TestJob job(options, {{}, {}}, 40);
   (void)job.step();
   const State saved = job[0].state();

@@ -22,7 +22,7 @@ Schedule::Schedule(std::uint64_t seed, std::int64_t limit, Sabotage sabotage)
   options_.seed = random_.next();
   options_.global_batch = 1 + static_cast<std::int64_t>(below(12));
   options_.last_batch = below(3) == 0 ? LastBatch::kDrop : LastBatch::kKeep;
-  options_.on_non_finite = std::array{OnNonFinite::kSkip, OnNonFinite::kRollBack}[below(2)];
+  options_.on_nonfinite = std::array{OnNonFinite::kSkip, OnNonFinite::kRollBack}[below(2)];
   if (below(3) == 0) {
     options_.rate = {.rule = RateRule::kAdaScale, .reference_batch = 1};
   }
@@ -224,7 +224,7 @@ void Schedule::compute(std::vector<StepReport>& reports) {
   const bool lack = chance(20);
   const bool non_finite = chance(15);
   // A gradient that is not finite is so at every attempt, whoever looks at it.
-  non_finite_ = non_finite || (non_finite_ && nodes_.front()->replica.options().on_non_finite == OnNonFinite::kSkip);
+  non_finite_ = non_finite || (non_finite_ && nodes_.front()->replica.options().on_nonfinite == OnNonFinite::kSkip);
   std::vector<float> sent;
   for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
     Replica& replica = nodes_[rank]->replica;

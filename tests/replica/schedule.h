@@ -116,7 +116,7 @@ class Schedule {
   std::vector<std::string> trace_;
   std::map<std::string, std::int64_t> counts_;
 
-  ReplicaOptions options_;
+  JobSettings options_;
   std::int64_t dataset_size_ = 0;
   bool stream_ = false;
   std::vector<std::unique_ptr<Node>> nodes_;  // by rank

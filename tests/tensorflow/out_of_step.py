@@ -200,7 +200,7 @@ def refusals(folder):
     raises(ValueError, "min_batch is 0 with sync 'asp'; permitted: 1", lambda: make_job(sync="asp", min_batch=0))
     raises(ValueError, "staleness is 1 with sync 'asp'; permitted", lambda: make_job(sync="asp", staleness=1))
     raises(ValueError, "transport is 'mail'; permitted: tensorflow, s", lambda: make_job(sync="asp", transport="mail"))
-    raises(ValueError, "'sockets' with sync 'bsp'; permitted: 'tensor", lambda: make_job(transport="sockets"))
+    raises(ValueError, "'sockets' with sync 'bsp'; permitted: with", lambda: make_job(transport="sockets"))
     job = make_job(sync="asp", momentum_correction=True)
     model, samples = models.make("mlp")
     for optimizer, words in (
@@ -227,7 +227,7 @@ def refusals(folder):
 def not_finite(folder):
     """A gradient that is not finite is left out, or ends the job on all workers, and all say whose it was."""
     for numbers in ("skip", "stop"):
-        job = make_job(sync="asp", numbers=numbers)
+        job = make_job(sync="asp", on_nonfinite=numbers)
         model, (x, y) = models.make("mlp")
         optimizer = models.momentum()
         job.prepare(model, optimizer)

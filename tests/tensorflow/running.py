@@ -375,7 +375,7 @@ def sources(folder):
 def mistakes(folder):
     """Each is an error that says what is permitted."""
     raises(ValueError, "sync is 'half'; permitted: bsp, asp, ssp", lambda: make_job(sync="half"))
-    raises(ValueError, "numbers is 'maybe'; permitted: stop", lambda: make_job(numbers="maybe"))
+    raises(ValueError, "on_nonfinite is 'maybe'; permitted: stop", lambda: make_job(on_nonfinite="maybe"))
     raises(ValueError, "global_batch is 0; permitted", lambda: make_job(global_batch=0))
     if job_size() > 1:
         rank = int(os.environ["TF_CONFIG"].split('"index": ')[1].split("}")[0])
@@ -384,9 +384,9 @@ def mistakes(folder):
     model, samples = models.make("mlp")
     optimizer = models.momentum()
     raises(RuntimeError, "call job.prepare", lambda: job.make_step(len))
-    scaled = make_job(rate="linear", reference_batch=1)
+    scaled = make_job(lr_rule="linear", reference_batch=1)
     schedule = keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 30))
-    words = "rate is 'linear' with a schedule as learning rate; permitted: 'none', or a constant one"
+    words = "lr_rule is 'linear' with a schedule as learning rate; permitted: 'none', or a constant one"
     raises(ValueError, words, lambda: scaled.prepare(model, schedule))
     scaled.close()
     job.prepare(model, optimizer)
@@ -434,7 +434,7 @@ def numbers(folder):
 
 def hidden_numbers(folder):
     """The loss is finite but the last worker's gradient is not: the step is computed once more to find out whose."""
-    job = make_job(numbers="stop")
+    job = make_job(on_nonfinite="stop")
     model, samples = models.make("mlp")
     optimizer, loss_function, last = models.momentum(), models.loss_function(), job.size - 1
     job.prepare(model, optimizer)
@@ -460,7 +460,7 @@ def skipped_numbers(folder):
     """A step with a sample that is no number is left out, and nothing of it is left: not in the model, its statistics
     or fit's metrics. The log says so."""
     log = folder / "skipped.jsonl"
-    job = make_job(numbers="skip", log=log)
+    job = make_job(on_nonfinite="skip", log=log)
     model, (x, y) = models.make("cnn")
     x[7] = np.nan
     job.compile(model, optimizer=models.momentum(), loss=models.loss_function(), metrics=["accuracy"])

@@ -132,7 +132,7 @@ TEST_F(TrainerTest, EvaluatesEveryTestSampleOnce) {
 TEST_F(TrainerTest, FollowsTheScheduleOfTheLearningRate) {
   Options options = saving("a");
   options.momentum = 0.0;
-  options.schedule = "step";
+  options.schedule = Decay::kStep;
   options.step_every = 1;
   options.step_factor = 1e-30;
   options.checkpoint_every = 1;

@@ -151,13 +151,13 @@ TEST_F(TrainProgramTest, SaysWhatIsNotPermittedOutOfStep) {
   const std::pair<const char*, const char*> cases[] = {
       {"--sync lockstep", "--sync is 'lockstep'; permitted: "},
       {"--sync ssp --staleness -1", "--staleness"},
-      {"--staleness 2", "--staleness is given with --sync bsp; permitted: with --sync ssp"},
-      {"--sync asp --staleness 2", "--staleness is given with --sync asp; permitted: with --sync ssp"},
-      {"--servers 1", "--servers is given with --sync bsp; permitted: with --sync asp or ssp"},
+      {"--staleness 2", "staleness is 2 with sync 'bsp'; permitted: with sync 'ssp'"},
+      {"--sync asp --staleness 2", "staleness is 2 with sync 'asp'; permitted: with sync 'ssp'"},
+      {"--servers 1", "servers is 1 with sync 'bsp'; permitted: with sync 'asp' or 'ssp'"},
       {"--sync asp --push-rate much", "--push-rate"},
       {"--sync asp --servers 1", "servers is 1 in a job of 1 ranks; permitted: fewer than there are"},
-      {"--sync asp --momentum-correction --optimizer adam", "permitted: with --optimizer sgd"},
-      {"--sync asp --compression bf16", "compression is set with asynchronous training; permitted: with sync bsp"},
+      {"--sync asp --momentum-correction --optimizer adam", "permitted: with optimizer 'sgd'"},
+      {"--sync asp --compression bf16", "compression is 'bf16' with sync 'asp'; permitted: with sync 'bsp'"},
   };
   for (const auto& [words, expected] : cases) {
     const Outcome outcome = run(kSmall + words);

@@ -1,30 +1,13 @@
 #include "isochron/core/rate/decay.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
-#include <stdexcept>
-#include <string>
-#include <utility>
 
 #include "isochron/core/error.h"
 
 namespace isochron {
 namespace {
-
-constexpr std::array<std::pair<Decay, std::string_view>, 3> kDecayNames{{
-    {Decay::kConstant, "constant"},
-    {Decay::kStep, "step"},
-    {Decay::kCosine, "cosine"},
-}};
-
-void require(bool fine, std::string_view name, std::string value, std::string_view permitted) {
-  if (!fine) {
-    throw std::invalid_argument(
-        std::string(name) + " is " + std::move(value) + "; permitted: " + std::string(permitted));
-  }
-}
 
 double step_decay(const DecayOptions& options, std::int64_t step) {
   const std::int64_t every =
@@ -46,27 +29,14 @@ double cosine_decay(const DecayOptions& options, std::int64_t step) {
 }  // namespace
 
 Decay parse_decay(std::string_view name) {
-  std::string permitted;
-  for (const auto& [decay, known] : kDecayNames) {
-    if (name == known) {
-      return decay;
-    }
-    permitted += (permitted.empty() ? "" : ", ") + std::string(known);
-  }
-  throw std::invalid_argument("schedule is '" + std::string(name) + "'; permitted: " + permitted);
-}
-
-std::string_view to_string(Decay decay) {
-  const auto* const found = std::ranges::find(kDecayNames, decay, &decltype(kDecayNames)::value_type::first);
-  ISO_CHECK(found != kDecayNames.end(), "a schedule without a name");
-  return found->second;
+  return parse_name(kDecayNames, "schedule", name);
 }
 
 void DecayOptions::validate() const {
-  require(total_steps >= 1, "total steps", std::to_string(total_steps), "1 or more");
-  require(warmup_steps >= 0, "warmup", std::to_string(warmup_steps), "0 or more");
-  require(step_factor > 0.0 && step_factor <= 1.0, "step-factor", std::to_string(step_factor), "above 0, at most 1");
-  require(step_every >= 0, "step-every", std::to_string(step_every), "1 or more, or 0 for a third of the run");
+  require_at_least("total steps", total_steps, 1);
+  require_at_least("warmup", warmup_steps, 0);
+  require(step_factor > 0.0 && step_factor <= 1.0, "step-factor", step_factor, "above 0, at most 1");
+  require(step_every >= 0, "step-every", step_every, "1 or more, or 0 for a third of the run");
 }
 
 double decay_factor(const DecayOptions& options, std::int64_t step) {

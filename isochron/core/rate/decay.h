@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "isochron/core/names.h"
+
 namespace isochron {
 
 enum class Decay : std::uint8_t {
@@ -15,9 +17,11 @@ enum class Decay : std::uint8_t {
   kCosine,    // (1 + cos(pi x)) / 2, x growing from 0 to 1 between warm-up and end  (Loshchilov and Hutter 2017)
 };
 
-/// Throws std::invalid_argument naming the value and the permitted names: constant, step, cosine.
+inline constexpr Names<Decay, 3> kDecayNames{
+    {{Decay::kConstant, "constant"}, {Decay::kStep, "step"}, {Decay::kCosine, "cosine"}}};
+
+/// Throws std::invalid_argument naming the value and the permitted names.
 Decay parse_decay(std::string_view name);
-std::string_view to_string(Decay decay);
 
 struct DecayOptions {
   Decay decay = Decay::kConstant;

@@ -1,60 +1,23 @@
 #include "isochron/core/rate/rate.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <stdexcept>
-#include <utility>
 
 #include "isochron/core/error.h"
 
 namespace isochron {
 namespace {
 
-constexpr std::array<std::pair<RateRule, std::string_view>, 5> kRuleNames{{
-    {RateRule::kNone, "none"},
-    {RateRule::kLinear, "linear"},
-    {RateRule::kSqrt, "sqrt"},
-    {RateRule::kLegw, "legw"},
-    {RateRule::kAdaScale, "adascale"},
-}};
-
-constexpr std::array<std::pair<PushRate, std::string_view>, 6> kPushNames{{
-    {{}, "none"},
-    {{.by_batch = true}, "batch-linear"},
-    {{.by_batch_sqrt = true}, "batch-sqrt"},
-    {{.by_staleness = true}, "staleness"},
-    {{.by_batch = true, .by_staleness = true}, "batch-linear+staleness"},
-    {{.by_batch_sqrt = true, .by_staleness = true}, "batch-sqrt+staleness"},
-}};
-
-/// The value that a name stands for. Throws std::invalid_argument: `what` is `name`, and which names are permitted.
-template <class Value, std::size_t Size>
-Value named(
-    const std::array<std::pair<Value, std::string_view>, Size>& names, std::string_view name, const std::string& what) {
-  std::string permitted;
-  for (const auto& [value, known] : names) {
-    if (name == known) {
-      return value;
-    }
-    permitted += (permitted.empty() ? "" : ", ") + std::string(known);
-  }
-  throw std::invalid_argument(what + " is '" + std::string(name) + "'; permitted: " + permitted);
-}
-
 void validate(const RateOptions& options, std::int64_t global_batch) {
-  if (options.reference_batch < 0) {
-    throw std::invalid_argument(
-        "reference batch is " + std::to_string(options.reference_batch) +
-        "; permitted: 1 or more, or 0 for the global batch");
-  }
-  if (!(options.warmup_steps >= 0.0) || !std::isfinite(options.warmup_steps)) {
-    throw std::invalid_argument(
-        "warm-up steps is " + std::to_string(options.warmup_steps) + "; permitted: a finite number, 0 or more");
-  }
-  if (global_batch < 1) {
-    throw std::invalid_argument("global batch is " + std::to_string(global_batch) + "; permitted: 1 or more");
-  }
+  require(
+      options.reference_batch >= 0, "reference batch", options.reference_batch, "1 or more, or 0 for the global batch");
+  require(
+      options.warmup_steps >= 0.0 && std::isfinite(options.warmup_steps),
+      "warm-up steps",
+      options.warmup_steps,
+      "a finite number, 0 or more");
+  require_at_least("global batch", global_batch, 1);
 }
 
 // AdaScale's gain r = (sigma^2 + mu^2) / (sigma^2 / k + mu^2), sigma^2 being the variance at the reference batch: k
@@ -69,13 +32,11 @@ double adascale_gain(double variance, double mean_square, double ratio) {
 }  // namespace
 
 RateRule parse_rate_rule(std::string_view name) {
-  return named(kRuleNames, name, "learning-rate rule");
+  return parse_name(kRateRuleNames, "learning-rate rule", name);
 }
 
 std::string_view to_string(RateRule rule) {
-  const auto* const found = std::ranges::find(kRuleNames, rule, &decltype(kRuleNames)::value_type::first);
-  ISO_CHECK(found != kRuleNames.end(), "a learning-rate rule without a name");
-  return found->second;
+  return name_of(kRateRuleNames, rule);
 }
 
 RateSchedule::RateSchedule(RateOptions options, std::int64_t global_batch) : options_(options) {
@@ -134,13 +95,11 @@ void RateSchedule::exchange(StateExchange& state) {
 }
 
 PushRate parse_push_rate(std::string_view name) {
-  return named(kPushNames, name, "learning-rate rule of a push");
+  return parse_name(kPushRateNames, "learning-rate rule of a push", name);
 }
 
 std::string_view to_string(const PushRate& rule) {
-  const auto* const found = std::ranges::find(kPushNames, rule, &decltype(kPushNames)::value_type::first);
-  ISO_CHECK(found != kPushNames.end(), "a learning-rate rule of a push without a name");
-  return found->second;
+  return name_of(kPushRateNames, rule);
 }
 
 double push_factor(

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "isochron/core/names.h"
 #include "isochron/core/state.h"
 
 namespace isochron {
@@ -24,7 +25,14 @@ enum class RateRule : std::uint8_t {
   kAdaScale,  // from 1 to k, by the measured gradient variance  (Johnson et al. 2020)
 };
 
-/// Throws std::invalid_argument naming the value and the permitted names: none, linear, sqrt, legw, adascale.
+inline constexpr Names<RateRule, 5> kRateRuleNames{
+    {{RateRule::kNone, "none"},
+     {RateRule::kLinear, "linear"},
+     {RateRule::kSqrt, "sqrt"},
+     {RateRule::kLegw, "legw"},
+     {RateRule::kAdaScale, "adascale"}}};
+
+/// Throws std::invalid_argument naming the value and the permitted names.
 RateRule parse_rate_rule(std::string_view name);
 std::string_view to_string(RateRule rule);
 
@@ -72,8 +80,16 @@ struct PushRate {
 
   bool operator==(const PushRate&) const = default;
 };
-/// none, batch-linear, batch-sqrt, staleness, batch-linear+staleness, batch-sqrt+staleness. Throws
-/// std::invalid_argument naming the value and those names.
+
+inline constexpr Names<PushRate, 6> kPushRateNames{
+    {{{}, "none"},
+     {{.by_batch = true}, "batch-linear"},
+     {{.by_batch_sqrt = true}, "batch-sqrt"},
+     {{.by_staleness = true}, "staleness"},
+     {{.by_batch = true, .by_staleness = true}, "batch-linear+staleness"},
+     {{.by_batch_sqrt = true, .by_staleness = true}, "batch-sqrt+staleness"}}};
+
+/// Throws std::invalid_argument naming the value and the permitted names.
 PushRate parse_push_rate(std::string_view name);
 std::string_view to_string(const PushRate& rule);
 /// Throws std::invalid_argument on a rule that contradicts itself.

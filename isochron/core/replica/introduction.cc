@@ -33,6 +33,12 @@ struct Described {
 
 }  // namespace
 
+Introduction Introduction::of(const JobSettings& settings, std::string_view version, std::string_view device) {
+  Introduction introduction{.shared = option_texts(settings, kAgreed), .worker = describe(settings, device)};
+  introduction.shared.emplace("version", version);
+  return introduction;
+}
+
 std::string Introduction::encode() const {
   Described described{{worker}};
   State state = save_state(described);

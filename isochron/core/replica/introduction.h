@@ -5,8 +5,10 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "isochron/core/job_settings.h"
 #include "isochron/core/state.h"
 #include "isochron/core/worker.h"
 
@@ -15,6 +17,9 @@ namespace isochron {
 struct Introduction {
   std::map<std::string, std::string, std::less<>> shared;  // options by name; all workers must give the same
   Worker worker;                                           // its id is not known yet
+
+  /// What a worker of this version with these settings says. `device` is its kind unless the settings name one.
+  static Introduction of(const JobSettings& settings, std::string_view version, std::string_view device);
 
   /// As text that travels. decode() throws std::invalid_argument on any other text.
   [[nodiscard]] std::string encode() const;

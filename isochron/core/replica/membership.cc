@@ -195,10 +195,7 @@ std::vector<EventRecord> Replica::adopt(const Settlement& settlement, int rank, 
 
 SavedReplica Replica::saved() const {
   SavedReplica saved;
-  saved.global_batch = options_.global_batch;
-  saved.seed = std::to_string(options_.seed);
-  saved.last_batch = to_string(options_.last_batch);
-  saved.policy = options_.policy;
+  saved.options = option_texts(options_, kCheckpointed);
   saved.roster = workers();
   saved.next_id = next_id_;
   if (controller_) {

@@ -46,7 +46,7 @@ std::string advice(Replica::Phase phase, std::int64_t step) {
 }  // namespace
 
 Replica::Replica(
-    Unjoined /*unjoined*/, ReplicaOptions options, std::vector<Worker> members, int rank, const LocalOptions& local)
+    Unjoined /*unjoined*/, JobSettings options, std::vector<Worker> members, int rank, const LocalOptions& local)
     : options_(std::move(options)),
       members_(limited(std::move(members), options_.global_batch)),
       rank_(rank),
@@ -62,13 +62,13 @@ Replica::Replica(
   }
 }
 
-Replica::Replica(ReplicaOptions options, std::vector<Worker> workers, int rank, const LocalOptions& local)
+Replica::Replica(JobSettings options, std::vector<Worker> workers, int rank, const LocalOptions& local)
     : Replica(Unjoined{}, std::move(options), numbered(std::move(workers)), rank, local) {
   controller_ = make_controller(members_);
   joined_ = true;
 }
 
-Replica Replica::newcomer(ReplicaOptions options, Worker self, const LocalOptions& local) {
+Replica Replica::newcomer(JobSettings options, Worker self, const LocalOptions& local) {
   return {Unjoined{}, std::move(options), {std::move(self)}, 0, local};
 }
 
@@ -278,7 +278,7 @@ StepVerdict Replica::judge(std::span<const StepReport> reports, bool gradient_is
     verdict.message = where + "memory ran out";
     return verdict;
   }
-  if (gradient_is_finite || options_.on_non_finite == OnNonFinite::kIgnore) {
+  if (gradient_is_finite || options_.on_nonfinite == OnNonFinite::kIgnore) {
     return verdict;
   }
   verdict.ranks = non_finite_ranks(reports);
@@ -290,9 +290,9 @@ StepVerdict Replica::judge(std::span<const StepReport> reports, bool gradient_is
   }
   if (verdict.ranks.empty() && !diagnosing_) {
     verdict.action = StepAction::kRedo;  // everybody looks at its own gradient then
-  } else if (options_.on_non_finite == OnNonFinite::kStop) {
+  } else if (options_.on_nonfinite == OnNonFinite::kStop) {
     verdict.action = StepAction::kStop;
-  } else if (options_.on_non_finite == OnNonFinite::kRollBack && rolled_back_for_ != step()) {
+  } else if (options_.on_nonfinite == OnNonFinite::kRollBack && rolled_back_for_ != step()) {
     verdict.action = StepAction::kRollBack;
   } else {
     verdict.action = StepAction::kLeaveOut;

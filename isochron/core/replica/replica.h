@@ -28,6 +28,7 @@
 #include <string_view>
 #include <vector>
 
+#include "isochron/core/job_settings.h"
 #include "isochron/core/policy/controller.h"
 #include "isochron/core/policy/memory_ceilings.h"
 #include "isochron/core/rate/rate.h"
@@ -43,41 +44,9 @@
 
 namespace isochron {
 
-enum class Weighting : std::uint8_t {
-  kExact,  // b_k K / B: the gradient of one batch of B
-  kMean,   // 1: what plain data parallel does; wrong for unequal batches, for comparison only
-};
-
-/// "exact", "mean". Parsing throws std::invalid_argument naming the value and those names.
-std::string_view to_string(Weighting weighting);
-Weighting parse_weighting(std::string_view name);
-
-/// What is done about an averaged gradient that is not finite.
-enum class OnNonFinite : std::uint8_t {
-  kStop,      // the job ends, naming the workers
-  kSkip,      // the step's samples are left out
-  kRollBack,  // the job goes on from its last checkpoint; when the step fails again, it is left out
-  kIgnore,    // nothing is looked at
-};
-
-/// "stop", "skip", "rollback", "ignore".
-std::string_view to_string(OnNonFinite on_non_finite);
-OnNonFinite parse_on_non_finite(std::string_view name);
-
 /// b_k K / B for b_k of `step_size` samples. Throws std::invalid_argument unless 0 <= batch <= step_size and
 /// step_size, workers > 0.
 double loss_weight(std::int64_t batch, std::int64_t step_size, std::int64_t workers);
-
-/// What all workers share.
-struct ReplicaOptions {
-  std::int64_t global_batch = 0;    // B, 1 or more
-  std::string policy = "isochron";  // a specification for make_policy
-  RateOptions rate;                 // how the learning rate follows B
-  Weighting weighting = Weighting::kExact;
-  std::uint64_t seed = 0;  // of the order of the samples
-  LastBatch last_batch = LastBatch::kKeep;
-  OnNonFinite on_non_finite = OnNonFinite::kStop;
-};
 
 /// What concerns this worker alone.
 struct LocalOptions {
@@ -131,8 +100,12 @@ enum class StepAction : std::uint8_t {
   kStop,      // the job ends; the model is as before the step
 };
 
-/// "take", "redo", "leave-out", "roll-back", "stop".
-std::string_view to_string(StepAction action);
+inline constexpr Names<StepAction, 5> kStepActionNames{
+    {{StepAction::kTake, "take"},
+     {StepAction::kRedo, "redo"},
+     {StepAction::kLeaveOut, "leave-out"},
+     {StepAction::kRollBack, "roll-back"},
+     {StepAction::kStop, "stop"}}};
 
 struct StepVerdict {
   StepAction action = StepAction::kTake;
@@ -171,9 +144,9 @@ class Replica {
 
   /// `workers` by rank; their ids become their ranks. Throws std::invalid_argument on a bad option, or if their bounds
   /// cannot hold B.
-  Replica(ReplicaOptions options, std::vector<Worker> workers, int rank, const LocalOptions& local = {});
+  Replica(JobSettings options, std::vector<Worker> workers, int rank, const LocalOptions& local = {});
   /// For a process that is to join a running job: it can do nothing before take_over() and adopt().
-  static Replica newcomer(ReplicaOptions options, Worker self, const LocalOptions& local = {});
+  static Replica newcomer(JobSettings options, Worker self, const LocalOptions& local = {});
 
   /// The data, once and for all; goes to the place of a state that was restored before. Throws std::invalid_argument if
   /// the job has other data already.
@@ -237,7 +210,7 @@ class Replica {
   [[nodiscard]] Phase phase() const { return phase_; }
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] bool joined() const { return joined_; }
-  [[nodiscard]] const ReplicaOptions& options() const { return options_; }
+  [[nodiscard]] const JobSettings& options() const { return options_; }
   /// In the order of ranks, with the bounds that memory permits.
   [[nodiscard]] const std::vector<Worker>& workers() const;
   /// With the bounds that they gave themselves.
@@ -261,7 +234,7 @@ class Replica {
 
  private:
   struct Unjoined {};
-  Replica(Unjoined unjoined, ReplicaOptions options, std::vector<Worker> members, int rank, const LocalOptions& local);
+  Replica(Unjoined unjoined, JobSettings options, std::vector<Worker> members, int rank, const LocalOptions& local);
 
   void require(Phase phase, const char* call) const;
   [[nodiscard]] const EpochCursor& cursor() const;
@@ -290,7 +263,7 @@ class Replica {
   /// Controller, ceilings and place: what restore(), take_over() and roll_back() have in common. All or nothing.
   void follow(const SavedReplica& saved);
 
-  ReplicaOptions options_;
+  JobSettings options_;
   std::vector<Worker> members_;  // by rank, with the bounds that they gave themselves
   int rank_;
   bool joined_ = false;                   // false until a newcomer has adopted a settlement, which gives it an id

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "isochron/core/error.h"
+#include "isochron/core/job_settings.h"
 #include "isochron/core/replica/progress.h"
 
 namespace isochron {
@@ -84,13 +86,9 @@ struct Fields {
     std::int64_t schema = kSchema;
     state.field("schema", schema);
     if (schema != kSchema) {
-      throw std::invalid_argument(
-          "state field schema is " + std::to_string(schema) + "; permitted: " + std::to_string(kSchema));
+      refuse("state field schema", schema, std::to_string(kSchema));
     }
-    state.field("global_batch", saved.global_batch);
-    state.field("seed", saved.seed);
-    state.field("last_batch", saved.last_batch);
-    state.field("policy", saved.policy);
+    exchange_options(state);
     exchange_roster(state);
     state.field("next_id", saved.next_id);
     state.part("ceilings", saved.ceilings);
@@ -104,6 +102,20 @@ struct Fields {
     state.field("stopping", saved.stopping);
     state.field("stop_signal", saved.stop_signal);
     state.field("rolled_back_for", saved.rolled_back_for);
+  }
+
+  // Texts, for a seed is larger than a number of a State; the global batch has always been a number.
+  void exchange_options(StateExchange& state) {
+    for (auto& [name, text] : option_texts({}, kCheckpointed)) {
+      std::string& value = saved.options[name];
+      if (name != "global_batch") {
+        state.field(name, value);
+        continue;
+      }
+      std::int64_t number = state.restoring() ? 0 : std::stoll(value);
+      state.field(name, number);
+      value = std::to_string(number);
+    }
   }
 
   void exchange_roster(StateExchange& state) {
@@ -134,12 +146,6 @@ void take_with_prefix(Values& to, const Values& from) {
   }
 }
 
-void refuse_difference(const char* what, const std::string& saved, const std::string& given) {
-  if (saved != given) {
-    throw std::invalid_argument(std::string(what) + " is " + given + "; permitted: that of the checkpoint, " + saved);
-  }
-}
-
 }  // namespace
 
 State SavedReplica::to_state() const {
@@ -159,10 +165,11 @@ SavedReplica SavedReplica::from_state(const State& state) {
 }
 
 void SavedReplica::check_options(const SavedReplica& other) const {
-  refuse_difference("global_batch", std::to_string(global_batch), std::to_string(other.global_batch));
-  refuse_difference("seed", seed, other.seed);
-  refuse_difference("last_batch", last_batch, other.last_batch);
-  refuse_difference("policy", policy, other.policy);
+  for (const auto& [name, saved] : options) {
+    const auto given = other.options.find(name);
+    ISO_CHECK(given != other.options.end(), "a replica that does not know its " + name);
+    require(given->second == saved, name, std::string_view(given->second), "that of the checkpoint, " + saved);
+  }
 }
 
 WorkerId SavedReplica::give_ids(std::vector<Worker>& workers) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,11 +17,7 @@
 namespace isochron {
 
 struct SavedReplica {
-  // What a job that goes on must have as well.
-  std::int64_t global_batch = 0;
-  std::string seed;  // as text: a State's numbers hold 53 bits
-  std::string last_batch;
-  std::string policy;
+  std::map<std::string, std::string, std::less<>> options;  // what a job that goes on must have as well, by name
 
   std::vector<Worker> roster;  // as the controller has it: bounds are those that memory permits
   WorkerId next_id = 0;        // of a worker who joins

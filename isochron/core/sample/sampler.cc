@@ -15,12 +15,6 @@ namespace {
 
 constexpr std::int64_t kMostBatch = std::numeric_limits<std::int32_t>::max();  // products of two must not overflow
 
-void require(bool permitted, const std::string& field, std::int64_t value, const std::string& range) {
-  if (!permitted) {
-    throw std::invalid_argument(field + " is " + std::to_string(value) + "; permitted: " + range);
-  }
-}
-
 SamplerOptions checked(const SamplerOptions& options) {
   options.validate();
   return options;
@@ -28,30 +22,9 @@ SamplerOptions checked(const SamplerOptions& options) {
 
 }  // namespace
 
-std::string_view to_string(LastBatch last_batch) {
-  return last_batch == LastBatch::kKeep ? "keep" : "drop";
-}
-
-LastBatch parse_last_batch(std::string_view name) {
-  for (const LastBatch last_batch : {LastBatch::kKeep, LastBatch::kDrop}) {
-    if (to_string(last_batch) == name) {
-      return last_batch;
-    }
-  }
-  throw std::invalid_argument("last_batch is '" + std::string(name) + "'; permitted: keep, drop");
-}
-
 void SamplerOptions::validate() const {
-  require(
-      dataset_size >= 1 && dataset_size <= kMostPositions,
-      "dataset size",
-      dataset_size,
-      "1 to " + std::to_string(kMostPositions));
-  require(
-      global_batch >= 1 && global_batch <= kMostBatch,
-      "global batch",
-      global_batch,
-      "1 to " + std::to_string(kMostBatch));
+  require_between("dataset size", dataset_size, 1, kMostPositions);
+  require_between("global batch", global_batch, 1, kMostBatch);
   require(
       last_batch == LastBatch::kKeep || global_batch <= dataset_size,
       "global batch",

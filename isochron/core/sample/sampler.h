@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "isochron/core/names.h"
 #include "isochron/core/sample/interval.h"
 #include "isochron/core/sample/permutation.h"
 #include "isochron/core/state.h"
@@ -22,9 +23,11 @@ enum class LastBatch : std::uint8_t {
   kDrop,  // what does not fill a step is left out; which samples those are differs from epoch to epoch
 };
 
-/// "keep", "drop". Parsing throws std::invalid_argument naming the value and those names.
-std::string_view to_string(LastBatch last_batch);
-LastBatch parse_last_batch(std::string_view name);
+inline constexpr Names<LastBatch, 2> kLastBatchNames{{{LastBatch::kKeep, "keep"}, {LastBatch::kDrop, "drop"}}};
+
+inline std::string_view to_string(LastBatch last_batch) {
+  return name_of(kLastBatchNames, last_batch);
+}
 
 struct SamplerOptions {
   std::int64_t dataset_size = 0;  // 1 .. 2^53

@@ -28,7 +28,7 @@ namespace {
 constexpr std::size_t kBroadcastBytes = std::size_t{25} << 20;
 
 JobOptions started(JobOptions options) {
-  options.validate();
+  validate(options);
   start_mpi();
   return options;
 }
@@ -125,7 +125,7 @@ void Job::Async::prepare(torch::nn::Module& model, torch::optim::Optimizer& opti
 // Whatever the model and the optimizer hold now is what the servers begin with.
 void Job::Async::build() {
   server::Layout layout = server::make_layout(parameter_groups(*optimizer_), server_count());
-  channel_.emplace(membership_->comm(), options_.timeout);
+  channel_.emplace(membership_->comm(), options_.patience());
   server::ParameterServer::Chunks chunks = my_chunks(layout);
   spread_optimizer_state(*optimizer_, layout, chunks);
   start_serving(std::move(chunks), std::move(controller_), ClaimPool(place_.position));
@@ -200,7 +200,12 @@ void Job::Async::open(const std::shared_ptr<const data::Dataset>& dataset, const
     place_ = sampler_->state();
     ledger_ = cursor.ledger();
     dataset_ = dataset;
-    source_ = std::make_unique<BatchSource>(dataset_, order, loader, options_.prefetch, options_.device);
+    source_ = std::make_unique<BatchSource>(
+        dataset_,
+        order,
+        loader,
+        data::PrefetchOptions{.threads = options_.prefetch_threads, .capacity = 0},
+        options_.device);
   }
   require(dataset == dataset_, "loader() with a second dataset; a job trains on one");
   enter();
@@ -343,7 +348,7 @@ void Job::Async::compute(const at::Tensor& loss, double share) {
       .round_samples = order_.round_samples,
       .weight = in_rounds() ? static_cast<double>(batch) / static_cast<double>(order_.round_samples) : 1.0,
       .rate = report_.rate_factor};
-  client_->begin_push(push, learning_rates(*optimizer_), options_.numbers != Numbers::kIgnore);
+  client_->begin_push(push, learning_rates(*optimizer_), options_.on_nonfinite != OnNonFinite::kIgnore);
   torch::autograd::backward({loss * share}, {});
 }
 
@@ -384,11 +389,11 @@ void Job::Async::finish_update() {
   report_.seconds = std::chrono::duration<double>(now - started_).count();
   report_.waited = std::chrono::duration<double>(started_ - asked_).count();
   report_.staleness = pushed.staleness;
-  if (!pushed.finite || (options_.numbers != Numbers::kIgnore && !std::isfinite(report_.loss))) {
+  if (!pushed.finite || (options_.on_nonfinite != OnNonFinite::kIgnore && !std::isfinite(report_.loss))) {
     const std::string words = "the gradient of " + self_.name + " for positions " + std::to_string(order_.first) +
                               " to " + std::to_string(order_.last) + " of epoch " + std::to_string(place_.epoch) +
                               " is not finite (loss " + std::to_string(report_.loss) + ")";
-    if (options_.numbers == Numbers::kStop) {
+    if (options_.on_nonfinite == OnNonFinite::kStop) {
       report_.non_finite = words;
     } else {
       warn(words + "; what is not counts as 0");

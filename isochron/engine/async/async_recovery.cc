@@ -63,7 +63,7 @@ bool covers(const Ledger& ledger, const Interval& positions) {
 }  // namespace
 
 WorldOptions Job::Async::world_options() const {
-  return {.timeout = options_.timeout, .watch = {}, .fence = options_.fence};
+  return {.timeout = options_.patience(), .watch = {}, .fence = options_.fence};
 }
 
 ProgressReport Job::Async::progress() const {
@@ -154,7 +154,7 @@ void Job::Async::take_up(const Settlement& settlement) {
   learn_what_was_used(all);
   const std::vector<int> server_of = share_out_lost_chunks(all);
   const auto met = std::ranges::find_if(all, &Knowledge::met);
-  channel_.emplace(membership_->comm(), options_.timeout);
+  channel_.emplace(membership_->comm(), options_.patience());
   start_serving(std::exchange(kept_, {}), std::move(controller), met == all.end() ? claims_left(all) : ClaimPool());
   if (server_) {
     server_->take_over(std::exchange(kept_arrivals_, {}));

@@ -73,10 +73,7 @@ SavedReplica Job::Async::saved() {
   const std::string learned =
       the_only(membership_->group(), coordinator_ ? controller().state().serialize() : std::string());
   SavedReplica saved;
-  saved.global_batch = options_.global_batch;
-  saved.seed = std::to_string(options_.seed);
-  saved.last_batch = to_string(options_.last_batch);
-  saved.policy = options_.policy;
+  saved.options = option_texts(options_, kCheckpointed);
   saved.roster.assign(members_.begin(), members_.begin() + workers_);
   saved.next_id = members_.size();
   saved.controller = learned.empty() ? controller_.state() : State::parse(learned);

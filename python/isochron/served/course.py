@@ -12,7 +12,6 @@ were sent and applied; then, when the framework has dealt with its own state, th
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -210,20 +209,18 @@ class Course:
         self._client.finish_pull()
         self._ready = time.perf_counter()
 
-    def computed(
-        self, loss: float, cpu: float, memory: float, *, finite_gradient: bool | None = None, warm: bool = True
-    ) -> None:
-        """The last gradient is there; whether it is finite, the loss tells if it is not said. Not warm: it took longer
-        for once."""
+    def computed(self, loss: float, cpu: float, memory: float, *, warm: bool = True) -> None:
+        """The last gradient is there. Not warm: it took longer for once."""
         self._report.compute_seconds = time.perf_counter() - self._ready
         self._report.loss, self._report.cpu, self._report.memory = loss, cpu, memory
         self._report.warm = warm
-        finite = math.isfinite(loss) if finite_gradient is None else finite_gradient
-        if self._options.numbers == "stop" and not finite:
-            what = "loss" if finite_gradient is None else "gradient"
+
+    def leave_out(self) -> None:
+        """After computed(), instead of push(): the gradient is not finite. The job ends if it is to stop then."""
+        if self._options.on_nonfinite == "stop":
             self._report.non_finite = (
-                f"the {what} is not finite on {self._me.name} (rank {self._rank}, loss {loss}), for positions "
-                f"{self.order.first} to {self.order.last} of epoch {self.place.epoch}"
+                f"the gradient is not finite on {self._me.name} (rank {self._rank}, loss {self._report.loss}), for "
+                f"positions {self.order.first} to {self.order.last} of epoch {self.place.epoch}"
             )
 
     def push(self, settings: list[dict[str, Any]], weight: float) -> None:

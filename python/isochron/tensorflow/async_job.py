@@ -19,7 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -36,12 +36,17 @@ from isochron.tensorflow.served_batches import ServedBatches
 from isochron.tensorflow.shard_optimizer import SliceUpdater
 from isochron.tensorflow.step import Computed, Step
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from isochron.tensorflow.options import TensorFlowKeywords
+
 
 class AsyncJob(Job):
     """What Job() makes of sync="asp" and sync="ssp"."""
 
-    def __init__(self, global_batch: int, policy: str = "isochron", sync: str = "asp", **options: Any) -> None:
-        super().__init__(global_batch, policy, sync, **options)
+    def __init__(self, global_batch: int, **options: Unpack[TensorFlowKeywords]) -> None:
+        super().__init__(global_batch, **options)
         self._batch_is_out = False
         self._course: Course | None = None
         self._parameters: Parameters  # with the course
@@ -217,14 +222,16 @@ class AsyncJob(Job):
     def _send(self, variables: Sequence[Any], gradients: Sequence[tf.Tensor], warm: bool) -> None:
         course, parameters = self._running, self._parameters
         parameters.put(gradients, variables, course.gradients)  # waits for a GPU
-        finite = self.options.numbers == "ignore" or all(
+        finite = self.options.on_nonfinite == "ignore" or all(
             bool(np.isfinite(gradient.numpy()).all()) for gradient in gradients)  # fmt: skip
         elapsed = max(time.perf_counter() - self._started, 1e-9)
         cpu = min((cpu_seconds() - self._cpu_started) / elapsed, 1.0)
-        course.computed(self.last_loss, cpu, memory_share(), finite_gradient=finite, warm=warm)
+        course.computed(self.last_loss, cpu, memory_share(), warm=warm)
         if finite:
             rate = {"learning_rate": self._learning_rate()}
             course.push([rate] * len(parameters.layout.strips), float(self._order.batch))
+        else:
+            course.leave_out()
         course.finish()
 
     def _learning_rate(self) -> float:

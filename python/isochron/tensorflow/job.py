@@ -8,7 +8,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
@@ -24,6 +24,11 @@ from isochron.tensorflow.peers import Peers
 from isochron.tensorflow.progress import Progress
 from isochron.tensorflow.step import Computed, Exchanged, Step, all_finite
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from isochron.tensorflow.options import TensorFlowKeywords
+
 log = logging.getLogger("isochron")
 LossOf = Callable[[Any, list[tf.Tensor]], float | None]
 OUT_OF_MEMORY = (tf.errors.ResourceExhaustedError, MemoryError)
@@ -34,15 +39,15 @@ class Job:
     JobOptions. It must be made before anything else of TensorFlow's is used. With sync="asp" or "ssp" it is an AsyncJob
     (async_job.py)."""
 
-    def __new__(cls, global_batch: int, policy: str = "isochron", sync: str = "bsp", **options: Any) -> Job:
-        if cls is Job and sync in ("asp", "ssp"):
+    def __new__(cls, global_batch: int, **options: Unpack[TensorFlowKeywords]) -> Job:
+        if cls is Job and options.get("sync") in ("asp", "ssp"):
             from isochron.tensorflow.async_job import AsyncJob
 
             return super().__new__(AsyncJob)
         return super().__new__(cls)
 
-    def __init__(self, global_batch: int, policy: str = "isochron", sync: str = "bsp", **options: Any) -> None:
-        self.options = JobOptions(global_batch=global_batch, policy=policy, sync=sync, **options)
+    def __init__(self, global_batch: int, **options: Unpack[TensorFlowKeywords]) -> None:
+        self.options = JobOptions(global_batch=global_batch, **options)
         self.options.validate()
         self._cluster = find_cluster(os.environ, self.options.timeout)
         self._collectives = Collectives(self._cluster, self.options.timeout)
@@ -74,13 +79,9 @@ class Job:
         """All workers must have been told the same; what each says of itself becomes known to all."""
         options = self.options
         device = "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
-        mine = _core.Introduction(options.shared(), _core.Worker(0, **options.described(self.rank, device)))
+        mine = options.settings.introduction(device)
         workers = _core.agree([_core.Introduction.decode(one) for one in self._collectives.gather(mine.encode())])
-        rules = _core.ReplicaOptions(
-            options.global_batch, policy=options.policy, rate=options.rate, reference_batch=options.reference_batch,
-            warmup_steps=options.warmup_steps, weighting=options.weighting, seed=options.seed,
-            last_batch=options.last_batch, on_non_finite=options.numbers)  # fmt: skip
-        return _core.Replica(rules, workers, self.rank, cpu=device == "cpu")
+        return _core.Replica(options.settings, workers, self.rank, cpu=device == "cpu")
 
     # Who and where.
 
@@ -156,12 +157,13 @@ class Job:
         return model, optimizer
 
     def _check_rate(self, optimizer: keras.optimizers.Optimizer) -> None:
-        if self.options.rate == "none" or self.options.asynchronous:
+        if self.options.lr_rule == "none" or self.options.asynchronous:
             return
         inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales losses
         if isinstance(inner.get_config().get("learning_rate"), dict):
             raise ValueError(
-                f"rate is '{self.options.rate}' with a schedule as learning rate; permitted: 'none', or a constant one"
+                f"lr_rule is '{self.options.lr_rule}' with a schedule as learning rate; "
+                "permitted: 'none', or a constant one"
             )
 
     def _let_go(self) -> None:

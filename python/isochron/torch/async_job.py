@@ -27,7 +27,7 @@ from isochron._core import Assignment, Decision, Ledger, lay_out
 from isochron.errors import Error, SampleError
 from isochron.served.course import Course, Place, Together
 from isochron.torch import shard_optimizer, state
-from isochron.torch.finite import drop_gradients
+from isochron.torch.finite import all_finite, drop_gradients, gradients_of
 from isochron.torch.job import Job
 from isochron.torch.records import UpdateRecord
 from isochron.torch.served_models import ServedModels
@@ -47,7 +47,6 @@ class AsyncJob(Job):
 
     def __init__(self, global_batch: int, **options: Any) -> None:
         options["elastic"] = options.get("elastic") or False
-        options.setdefault("numbers", "ignore")
         super().__init__(global_batch, **options)
         self._models: ServedModels = ServedModels(self._world, self._statistics, self._stopwatch, self.options)
         self._prepared.models = self._models
@@ -100,6 +99,8 @@ class AsyncJob(Job):
         # In rounds the shards weight by samples and divide by those of the round.
         in_sum = reduction == "sum" and self._order.round_samples > 0
         scaled = loss * (self._order.round_samples / batch) if in_sum else loss
+        if self.options.on_nonfinite != "ignore":
+            scaled = scaled * (1.0 + 0.0 * loss.detach())  # a loss that is not finite makes all gradients so
         (scaler.scale(scaled) if scaler is not None else scaled).backward(**arguments)
         self._note_computed(float(loss.detach() if reduction == "mean" else loss.detach() / max(batch, 1)))
 
@@ -219,6 +220,10 @@ class AsyncJob(Job):
         if self._course is None or self._stage not in (Stage.COMPUTING, Stage.COMPUTED):
             return  # somebody steps between two batches: nothing is there to be sent
         self._note_computed(math.nan)
+        if self.options.on_nonfinite != "ignore" and not all_finite(gradients_of(optimizer)):
+            self._course.leave_out()
+            drop_gradients(optimizer)
+            return
         for parameter, into in zip(self._parameters, self._strips(self._course.gradients), strict=True):
             if parameter.grad is None:
                 into.zero_()

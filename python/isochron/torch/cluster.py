@@ -8,13 +8,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from isochron._core import NO_LIMIT
 from isochron.errors import Error
 
 _TEXTS = {"name": "ISOCHRON_WORKER_NAME", "kind": "ISOCHRON_WORKER_KIND"}
 _NUMBERS = {
     "min_batch": ("ISOCHRON_MIN_BATCH", 1),
-    "max_batch": ("ISOCHRON_MAX_BATCH", NO_LIMIT),
+    "max_batch": ("ISOCHRON_MAX_BATCH", 0),
     "granularity": ("ISOCHRON_GRANULARITY", 1),
 }
 

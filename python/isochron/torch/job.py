@@ -19,7 +19,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -35,6 +35,11 @@ from isochron.torch.source import LoaderOptions, is_stream, make_source
 from isochron.torch.steps import Steps
 from isochron.torch.world import World
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from isochron.torch.options import TorchKeywords
+
 
 class Job(Steps):
     """Takes the options of `JobOptions` as keywords. Collective: all workers make one, with the same shared options.
@@ -44,14 +49,14 @@ class Job(Steps):
     sync="asp" or "ssp" it is an AsyncJob (async_job.py).
     """
 
-    def __new__(cls, global_batch: int, **options: Any) -> Job:
+    def __new__(cls, global_batch: int, **options: Unpack[TorchKeywords]) -> Job:
         if cls is Job and options.get("sync") in ("asp", "ssp"):
             from isochron.torch.async_job import AsyncJob
 
             return super().__new__(AsyncJob)
         return super().__new__(cls)
 
-    def __init__(self, global_batch: int, **options: Any) -> None:
+    def __init__(self, global_batch: int, **options: Unpack[TorchKeywords]) -> None:
         self.options = JobOptions(global_batch=global_batch, **options)
         cluster.take_defaults(self.options)
         self.options.validate()
@@ -141,7 +146,7 @@ class Job(Steps):
         return prepared[0] if len(prepared) == 1 else tuple(prepared)
 
     def _watch(self, optimizer: torch.optim.Optimizer) -> None:
-        if self.options.numbers != "ignore":
+        if self.options.on_nonfinite != "ignore":
             self._hooks.append(optimizer.register_step_pre_hook(self._judge))
 
     def epochs(self, count: int) -> Iterator[int]:
@@ -206,7 +211,7 @@ class Job(Steps):
             self._group.counts = True
             self._group.counted += items if self._my_count else 0.0
         scaled = loss * self._loss_weight(items, reduction)
-        if self.options.numbers != "ignore":
+        if self.options.on_nonfinite != "ignore":
             scaled = scaled * (1.0 + 0.0 * loss.detach())  # a loss that is not finite makes all gradients so
         if scaler is not None:
             scaled = scaler.scale(scaled)

@@ -124,20 +124,9 @@ class Steps:
 
     def _new_replica(self) -> Replica:
         options = self.options
-        mine = _core.Introduction(options.shared(), options.describe(self._world.rank))
+        mine = options.settings.introduction(self.device.type)
         everybody = [_core.Introduction.decode(text) for text in self._world.gather_objects(mine.encode())]
-        shared = _core.ReplicaOptions(
-            options.global_batch,
-            policy=options.policy,
-            rate=options.rate,
-            reference_batch=options.reference_batch,
-            warmup_steps=options.warmup_steps,
-            weighting=options.weighting,
-            seed=options.seed,
-            last_batch=options.last_batch,
-            on_non_finite=options.numbers,
-        )
-        return Replica(shared, _core.agree(everybody), self._world.rank, cpu=self.device.type == "cpu")
+        return Replica(options.settings, _core.agree(everybody), self._world.rank, cpu=self.device.type == "cpu")
 
     def _open_trace(self, go_on: bool) -> None:
         assert self._source is not None
@@ -199,7 +188,7 @@ class Steps:
     @property
     def _may_undo(self) -> bool:
         options = self.options
-        return self._world.elastic or options.numbers != "ignore" or options.on_bad_sample == "skip"
+        return self._world.elastic or options.on_nonfinite != "ignore" or options.on_bad_sample == "skip"
 
     def _reseed(self, *key: int) -> None:
         seed = mix_key([self.options.seed, *key])
@@ -292,7 +281,7 @@ class Steps:
         self._close_step()
         self._note(outcome.record)
         self._tell(outcome.events)
-        if self.options.numbers == "stop" and outcome.non_finite and not self._optimizers:
+        if self.options.on_nonfinite == "stop" and outcome.non_finite and not self._optimizers:
             workers = self._replica.workers
             names = ", ".join(f"{workers[rank].name} (rank {rank})" for rank in outcome.non_finite)
             raise NumbersError(f"step {outcome.record.step}: the loss is not finite on {names}")
@@ -341,7 +330,7 @@ class Steps:
         if again:
             self._replica.redo(reports, self._now())
             self._undo()
-        elif self.options.numbers == "stop":
+        elif self.options.on_nonfinite == "stop":
             self._undo()
             raise NumbersError(f"{verdict.message}; model and optimizer are as before the step")
         else:

@@ -1,0 +1,58 @@
+"""The keywords of a job, typed. Written by scripts/options.py from isochron/core/job_settings.cc; do not edit."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class JobKeywords(TypedDict, total=False):
+    """What isochron.torch.Job and isochron.tensorflow.Job take besides global_batch."""
+
+    # What splits it; see 'isochron policies'
+    policy: str
+    # Of gradients: exact is one big batch's, mean for comparison
+    weighting: Literal["exact", "mean"]
+    # The samples that do not fill a step: taken or left out
+    last_batch: Literal["keep", "drop"]
+    # Of parameters and the order of the samples
+    seed: int
+    # BatchNorm over the global batch, not each worker's samples
+    sync_batch_norm: bool
+    # All together, each on its own, or on its own within a bound
+    sync: Literal["bsp", "asp", "ssp"]
+    # ssp: iterations ahead of the slowest at most
+    staleness: int
+    # asp, ssp: what an update's learning rate follows
+    push_rate: Literal[
+        "none", "batch-linear", "batch-sqrt", "staleness", "batch-linear+staleness", "batch-sqrt+staleness"
+    ]
+    # asp, ssp: less momentum, since asynchrony adds some
+    momentum_correction: bool
+    # asp, ssp: over TensorFlow's own servers, or over sockets of our own, which are faster
+    transport: Literal["tensorflow", "sockets"]
+    # How the learning rate follows the global batch
+    lr_rule: Literal["none", "linear", "sqrt", "legw", "adascale"]
+    # The batch that the rate was tuned for; 0: the global batch
+    reference_batch: int
+    # Steps in which the rate rises to its value
+    warmup_steps: int
+    # Its name, for people; empty: worker-K
+    name: str
+    # Workers of one kind share the shape of their time curve; empty: the device's
+    kind: str
+    # Nominal speed against the others; 0: unknown
+    weight: float
+    # Samples it takes at least
+    min_batch: int
+    # Samples it takes at most; 0: no limit
+    max_batch: int
+    # It takes multiples of this
+    granularity: int
+    # Seconds that a worker may keep the others waiting before it is out
+    timeout: float
+    # When a gradient is not finite: end, leave the step out, go back to a checkpoint
+    on_nonfinite: Literal["stop", "skip", "rollback", "ignore"]
+    # When the dataset fails at a sample: end everywhere, or go on without it
+    on_bad_sample: Literal["stop", "skip"]
+    # SIGTERM and SIGINT end the loops of all at one step
+    handle_signals: bool

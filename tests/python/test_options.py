@@ -1,0 +1,107 @@
+"""The options of a job have the same names, defaults and checks on the command line, in Python and in core's table."""
+
+import inspect
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import typing
+
+import pytest
+
+from isochron import _core
+from isochron.keywords import JobKeywords
+from isochron.options import SharedOptions
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Options(SharedOptions):
+    FRAMEWORK = "torch"
+    EXTRAS = {"log": None}
+
+
+def names(face):
+    return {row["name"] for row in _core.job_options() if row[face]}
+
+
+def test_help_of_the_program_has_every_option_of_the_table():
+    program = os.environ.get("ISOCHRON_PROGRAM")
+    if not program:
+        pytest.skip("ISOCHRON_PROGRAM is not set")
+    done = subprocess.run([program, "train", "--help"], capture_output=True, text=True)
+    if "isochron-worker" in done.stderr:
+        pytest.skip("the program was built without the engine")
+    shown = {name.replace("-", "_") for name in re.findall(r"^  --(?:\[no-\])?([a-z-]+)", done.stdout, re.MULTILINE)}
+    assert names("command_line") - shown == set()
+    in_python_alone = (names("torch") | names("tensorflow")) - names("command_line")
+    assert in_python_alone & shown == set()
+
+
+def test_typed_keywords_are_those_of_the_table():
+    assert set(typing.get_type_hints(JobKeywords)) == (names("torch") | names("tensorflow")) - {"global_batch"}
+
+
+def test_the_job_takes_these_keywords():
+    torch = pytest.importorskip("isochron.torch")
+    parameters = inspect.signature(torch.Job.__init__).parameters
+    assert "global_batch" in parameters
+    assert "Keywords" in str(parameters["options"].annotation)
+
+
+def test_what_is_written_from_the_table_is_current():
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "options.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_default_is_a_value_that_is_permitted():
+    for row in _core.job_options():
+        if row["name"] != "global_batch":
+            _core.JobSettings(**{row["name"]: row["default"]})
+
+
+def test_what_is_not_permitted_is_named():
+    for keyword, value, words in (
+        ("global_batch", 0, "global_batch is 0; permitted: a whole number from 1 to 1000000000"),
+        ("global_batch", True, "global_batch is True; permitted: a whole number"),
+        ("global_batch", "8", "global_batch is '8'; permitted: a whole number"),
+        ("sync", "half", "sync is 'half'; permitted: bsp, asp, ssp"),
+        ("on_nonfinite", "maybe", "on_nonfinite is 'maybe'; permitted: stop, skip, rollback, ignore"),
+        ("sync_batch_norm", 1, "sync_batch_norm is 1; permitted: True, False"),
+        ("timeout", float("nan"), "timeout is nan; permitted: a finite number, 0.001 or more"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(words)):
+            Options(**{keyword: value})
+
+
+def test_an_unknown_keyword_is_told_which_is_near():
+    with pytest.raises(TypeError, match="no option 'global_bach'; did you mean global_batch?"):
+        Options(global_bach=8)
+    with pytest.raises(TypeError, match="no option 'compression'"):
+        Options(global_batch=8, compression="bf16")  # of the native engine alone
+
+
+def test_older_names_are_taken():
+    options = Options(global_batch=8, numbers="skip", rate="linear", warmup=3)
+    assert (options.on_nonfinite, options.lr_rule, options.warmup_steps) == ("skip", "linear", 3)
+
+
+def test_what_is_said_in_vain_is_refused():
+    options = Options(global_batch=8, staleness=2)
+    with pytest.raises(ValueError, match="staleness is 2 with sync 'bsp'; permitted: with sync 'ssp'"):
+        options.validate()
+
+
+def test_workers_compare_every_option_that_they_must_share():
+    other = {"policy": "uniform", "weighting": "mean", "last_batch": "drop", "sync": "ssp", "push_rate": "staleness",
+             "transport": "sockets", "lr_rule": "sqrt", "compression": "bf16", "on_nonfinite": "skip",
+             "on_bad_sample": "skip"}  # fmt: skip
+    for row in _core.job_options():
+        number = 4096 if row["name"] == "bucket_bytes" else 7
+        value = other.get(row["name"], not row["default"] if row["type"] == "bool" else number)
+        if row["type"] == "str" and row["name"] not in other:
+            continue  # names for people
+        mine, theirs = _core.JobSettings(), _core.JobSettings(**{row["name"]: value})
+        refusal = _core.objection(theirs.introduction("cpu"), mine.introduction("cpu"))
+        assert refusal.startswith(f"{row['name']} is") == row["agreed"], (row["name"], refusal)
