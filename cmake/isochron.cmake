@@ -71,18 +71,24 @@ function(isochron_gtest_parts program)
   isochron_gtest(${program}.full FULL COMMAND ${program}_test --gtest_filter=-${quick} PROPERTIES RUN_SERIAL ON)
 endfunction()
 
-# isochron_test_program(NAME [SHARDS N]): a GoogleTest program, run in N parts at a time. The folders below add their
-# files with isochron_test.
+# isochron_test_program(NAME [SHARDS N] [FULL FILTERS...]): a GoogleTest program, run in N parts at a time. The cases
+# that FILTERS name are for `make check` only. The folders below add their files with isochron_test.
 function(isochron_test_program name)
-  cmake_parse_arguments(arg "" "SHARDS" "" ${ARGN})
+  cmake_parse_arguments(arg "" "SHARDS" "FULL" ${ARGN})
   add_executable(${name}_test)
   target_link_libraries(${name}_test PRIVATE GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_options(${name}_test PRIVATE ${ISOCHRON_TEST_OPTIMISATION} -g1)
   target_compile_definitions(${name}_test PRIVATE ISOCHRON_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   set_target_properties(${name}_test PROPERTIES UNITY_BUILD ${ISOCHRON_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set(quick "")
+  if(arg_FULL)
+    list(JOIN arg_FULL ":" full)
+    set(quick --gtest_filter=-${full})
+    isochron_gtest(${name}.full FULL COMMAND ${name}_test --gtest_filter=${full})
+  endif()
   foreach(shard RANGE 1 ${arg_SHARDS})
     math(EXPR index "${shard} - 1")
-    isochron_gtest(${name}.${shard} COMMAND ${name}_test
+    isochron_gtest(${name}.${shard} COMMAND ${name}_test ${quick}
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${index}")
   endforeach()
 endfunction()

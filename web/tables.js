@@ -89,14 +89,15 @@ function showWorkers() {
   const total = run.workers.reduce((sum, worker) => sum + worker.samples, 0);
   const share = (part, whole) => (whole > 0 ? formatNumber((100 * part) / whole, 1) + " %" : kUnknown);
   const head = [["worker", "word"], ["mean batch"], ["of all samples"], ["computing"], ["waiting"], ["communicating"],
-                ["mean compute"], ["steps"], ["kind", "word"]];
+                ["mean compute"], ["peak memory"], ["steps"], ["kind", "word"]];
   const rows = run.workers.map((worker, place) => {
     const busy = worker.compute + worker.wait + worker.exchange;
     const name = document.createElement("span");
     name.append(workerCell(worker, place, run.workers.length), worker.present ? "" : " (gone)");
     const made = row([[name, "word"], [formatNumber(worker.samples / worker.steps, 1)], [share(worker.samples, total)],
                       [share(worker.compute, busy)], [share(worker.wait, busy)], [share(worker.exchange, busy)],
-                      [formatSeconds(worker.compute / worker.steps)], [formatNumber(worker.steps)],
+                      [formatSeconds(worker.compute / worker.steps)],
+                      [worker.last.peak_memory > 0 ? share(worker.last.peak_memory, 1) : kUnknown], [formatNumber(worker.steps)],
                       [worker.kind, "word"]]);
     if (!worker.present) made.className = "gone";
     return made;

@@ -12,6 +12,8 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "isochron/engine/comm_hook.h"
+
 namespace isochron {
 namespace {
 

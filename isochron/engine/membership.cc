@@ -102,7 +102,7 @@ Settlement Membership::admit(Member& member) {
 }
 
 std::optional<Settlement> Membership::join(Admission& admission, Member& member, const Introduction& introduction) {
-  const MPI_Comm everybody = admission.enter(introduction.encode(), options_.patience());
+  const MPI_Comm everybody = admission.enter(introduction.encode(), options_.timeout);
   if (everybody == MPI_COMM_NULL) {
     return std::nullopt;
   }

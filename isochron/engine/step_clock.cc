@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "isochron/engine/usage.h"
+#include "isochron/io/process_usage.h"
 
 namespace isochron {
 namespace {
@@ -23,17 +23,19 @@ double StepClock::since_start(Clock::time_point moment) const {
 
 void StepClock::begin_step() {
   step_began_ = Clock::now();
-  cpu_began_ = cpu_seconds();
+  cpu_began_ = io::process_usage().cpu_seconds;
 }
 
-Measured StepClock::measure(const SyncBatchNorm::Waits& waits) const {
-  Measured measured;
+StepReport StepClock::measure(const SyncBatchNorm::Waits& waits) const {
+  StepReport measured;
   measured.start = since_start(step_began_);
   measured.waited = in_seconds(waits.time);
   measured.seconds = std::max(in_seconds(Clock::now() - step_began_) - measured.waited, 0.0);
   measured.sync_points = waits.count + 1;
-  measured.cpu = std::min((cpu_seconds() - cpu_began_) / measured.seconds, 1.0);
-  measured.memory = memory_share();
+  const io::ProcessUsage usage = io::process_usage();
+  measured.cpu = std::min((usage.cpu_seconds - cpu_began_) / measured.seconds, 1.0);
+  measured.memory = usage.memory;
+  measured.peak_memory = usage.peak_memory;
   return measured;
 }
 

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "isochron/core/replica/replica.h"
+#include "isochron/core/replica/step_report.h"
 #include "isochron/engine/sync_batch_norm.h"
 
 namespace isochron {
@@ -23,7 +23,7 @@ class StepClock {
 
   void begin_step();
   // At the last local gradient. `waits` were for other workers, within the step.
-  Measured measure(const SyncBatchNorm::Waits& waits) const;
+  StepReport measure(const SyncBatchNorm::Waits& waits) const;
 
  private:
   Clock::time_point began_;

@@ -107,7 +107,7 @@ void Steps::reduce(const at::Tensor& loss, double weight, const std::function<do
 
 // At the last local gradient.
 StepReport Steps::measure(double loss) {
-  Measured measured = clock_.measure(model_.take_waits());
+  StepReport measured = clock_.measure(model_.take_waits());
   measured.loss = my_batch() > 0 ? loss : 0.0;
   measured.stop = stop_wanted_;
   measured.signal = signals_ ? StopSignal::received() : 0;

@@ -58,15 +58,19 @@ RunHeader read_header(const json& line) {
 }
 
 template <class Value>
-void read_column(const json& line, const char* key, std::vector<WorkerStep>& workers, Value WorkerStep::* field) {
-  const json& column = array_member(line, key);
-  if (column.size() != workers.size()) {
+void read_column(const json& line, const WorkerColumn<Value>& column, std::vector<WorkerStep>& workers) {
+  const char* const key = column.name.data();
+  if (column.optional && !line.contains(key)) {
+    return;
+  }
+  const json& values = array_member(line, key);
+  if (values.size() != workers.size()) {
     refuse(
-        std::string(key) + " has " + std::to_string(column.size()) + " entries; permitted: one per worker, " +
+        std::string(key) + " has " + std::to_string(values.size()) + " entries; permitted: one per worker, " +
         std::to_string(workers.size()));
   }
   for (std::size_t i = 0; i < workers.size(); ++i) {
-    read(column[i], key, workers[i].*field);
+    read(values[i], key, workers[i].*column.member);
   }
 }
 
@@ -101,12 +105,7 @@ RunLogLine read_step(const json& line) {
   read_required(line, "start", record.start_seconds);
   read_required(line, "seconds", record.seconds);
   record.workers.resize(array_member(line, "workers").size());
-  read_column(line, "workers", record.workers, &WorkerStep::id);
-  read_column(line, "batch_sizes", record.workers, &WorkerStep::batch);
-  read_column(line, "starts", record.workers, &WorkerStep::start_seconds);
-  read_column(line, "compute_seconds", record.workers, &WorkerStep::compute_seconds);
-  read_column(line, "wait_seconds", record.workers, &WorkerStep::wait_seconds);
-  read_column(line, "exchange_seconds", record.workers, &WorkerStep::exchange_seconds);
+  std::apply([&](const auto&... column) { (read_column(line, column, record.workers), ...); }, kWorkerColumns);
   read_required(line, "learning_rate_factor", record.learning_rate_factor);
   read_required(line, "changed", record.changed);
   record.reason = read_reason(line);

@@ -25,6 +25,16 @@ class Cursor {
     return true;
   }
 
+  /// ,"NAME":
+  bool key(std::string_view name) {
+    const std::string_view before = rest_;
+    if (literal(",\"") && literal(name) && literal("\":")) {
+      return true;
+    }
+    rest_ = before;
+    return false;
+  }
+
   bool value(double& number) {
     if (literal("null")) {
       number = kUnknown;
@@ -98,28 +108,19 @@ bool optional_field(Cursor& cursor, std::string_view key, Value& value) {
   return !cursor.literal(key) || cursor.value(value);
 }
 
-bool read_ids(Cursor& cursor, std::vector<WorkerStep>& workers) {
-  if (!cursor.literal(",\"workers\":[")) {
-    return false;
-  }
-  // Every id but the last is followed by a comma.
+/// One worker for every entry of the column that comes next.
+void make_workers(const Cursor& cursor, std::vector<WorkerStep>& workers) {
   const std::string_view list = cursor.rest().substr(0, cursor.rest().find(']'));
-  workers.reserve(static_cast<std::size_t>(std::ranges::count(list, ',')) + 1);
-  do {
-    if (!cursor.value(workers.emplace_back().id)) {
-      return false;
-    }
-  } while (cursor.literal(","));
-  return cursor.literal("]");
+  workers.resize(static_cast<std::size_t>(std::ranges::count(list, ',')));  // the one before the key counts for the last
 }
 
 template <class Value>
-bool read_column(Cursor& cursor, std::string_view key, std::vector<WorkerStep>& workers, Value WorkerStep::* member) {
-  if (!cursor.literal(key)) {
-    return false;
+bool read_column(Cursor& cursor, const WorkerColumn<Value>& column, std::vector<WorkerStep>& workers) {
+  if (!cursor.key(column.name)) {
+    return column.optional;
   }
   for (WorkerStep& worker : workers) {
-    if (!cursor.literal(&worker == workers.data() ? "[" : ",") || !cursor.value(worker.*member)) {
+    if (!cursor.literal(&worker == workers.data() ? "[" : ",") || !cursor.value(worker.*column.member)) {
       return false;
     }
   }
@@ -139,15 +140,15 @@ bool read_step_line(std::string_view line, StepRecord& record, std::int64_t& sta
   record = {};
   staleness = -1;
   std::vector<WorkerStep>& workers = record.workers;
-  return field(cursor, R"({"type":"step","step":)", record.step) &&
-         optional_field(cursor, ",\"epoch\":", record.epoch) &&
-         optional_field(cursor, ",\"position\":", record.position) &&
-         field(cursor, ",\"start\":", record.start_seconds) && field(cursor, ",\"seconds\":", record.seconds) &&
-         read_ids(cursor, workers) && read_column(cursor, ",\"batch_sizes\":", workers, &WorkerStep::batch) &&
-         read_column(cursor, ",\"starts\":", workers, &WorkerStep::start_seconds) &&
-         read_column(cursor, ",\"compute_seconds\":", workers, &WorkerStep::compute_seconds) &&
-         read_column(cursor, ",\"wait_seconds\":", workers, &WorkerStep::wait_seconds) &&
-         read_column(cursor, ",\"exchange_seconds\":", workers, &WorkerStep::exchange_seconds) &&
+  if (!field(cursor, R"({"type":"step","step":)", record.step) ||
+      !optional_field(cursor, ",\"epoch\":", record.epoch) ||
+      !optional_field(cursor, ",\"position\":", record.position) ||
+      !field(cursor, ",\"start\":", record.start_seconds) || !field(cursor, ",\"seconds\":", record.seconds)) {
+    return false;
+  }
+  make_workers(cursor, workers);
+  return std::apply(
+             [&](const auto&... column) { return (read_column(cursor, column, workers) && ...); }, kWorkerColumns) &&
          field(cursor, ",\"learning_rate_factor\":", record.learning_rate_factor) &&
          field(cursor, ",\"changed\":", record.changed) && field(cursor, ",\"reason\":", record.reason) &&
          optional_field(cursor, ",\"words\":", record.words) && optional_field(cursor, ",\"loss\":", record.loss) &&

@@ -7,7 +7,7 @@ namespace nb = nanobind;
 NB_MODULE(_core, module) {
   // Threads that still wait for other workers when an interpreter ends keep what they use: no fault of ours to report.
   nb::set_leak_warnings(false);
-  module.attr("__version__") = ISOCHRON_VERSION;
+  module.attr("VERSION") = ISOCHRON_VERSION;
   [[maybe_unused]] const nb::exception<isochron::Error> error(module, "Error", PyExc_RuntimeError);
   [[maybe_unused]] const nb::exception<isochron::InvariantError> defect(module, "InvariantError", PyExc_AssertionError);
   [[maybe_unused]] const nb::exception<isochron::OrderError> order(module, "OrderError", PyExc_RuntimeError);

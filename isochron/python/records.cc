@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <string>
 #include <tuple>
@@ -30,13 +31,9 @@ namespace {
 using Failure = std::tuple<WorkerId, std::int64_t, bool>;  // as in MemoryFailure
 
 void bind_step_records(nb::module_& module) {
-  nb::class_<WorkerStep>(module, "WorkerStep", "One worker's part of a finished step.")
-      .def_ro("id", &WorkerStep::id)
-      .def_ro("batch", &WorkerStep::batch)
-      .def_ro("start_seconds", &WorkerStep::start_seconds)
-      .def_ro("compute_seconds", &WorkerStep::compute_seconds)
-      .def_ro("wait_seconds", &WorkerStep::wait_seconds)
-      .def_ro("exchange_seconds", &WorkerStep::exchange_seconds);
+  nb::class_<WorkerStep> worker_step(module, "WorkerStep", "One worker's part of a finished step.");
+  std::apply(
+      [&](const auto&... column) { (worker_step.def_ro(column.attribute.data(), column.member), ...); }, kWorkerColumns);
   nb::class_<StepRecord>(module, "StepRecord", "A finished step, as in the run log.")
       .def_ro("step", &StepRecord::step)
       .def_ro("epoch", &StepRecord::epoch)
@@ -49,6 +46,17 @@ void bind_step_records(nb::module_& module) {
       .def_prop_ro("reason", [](const StepRecord& self) { return std::string(to_string(self.reason)); })
       .def_ro("words", &StepRecord::words)
       .def_ro("loss", &StepRecord::loss)
+      .def_prop_ro(
+          "batch_sizes",
+          [](const StepRecord& self) {
+            std::vector<std::int64_t> sizes;
+            std::ranges::transform(self.workers, std::back_inserter(sizes), &WorkerStep::batch);
+            return sizes;
+          })
+      .def_prop_ro(
+          "balance",
+          [](const StepRecord& self) { return balance(self.workers); },
+          "Mean over longest compute time of the workers that computed: 1 if all were done at the same moment.")
       .def("to_json", [](const StepRecord& self) { return to_json(self); });
   nb::class_<UpdateRecord>(module, "UpdateRecord", "What one worker of an asynchronous run added to the model.")
       .def_ro("step", &UpdateRecord::step)
@@ -63,6 +71,17 @@ void bind_step_records(nb::module_& module) {
       .def_ro("loss", &UpdateRecord::loss)
       .def_ro("staleness", &UpdateRecord::staleness);
   nb::class_<EventRecord>(module, "EventRecord", "Something that happened to a worker or to the job.")
+      .def(
+          "__init__",
+          [](EventRecord* self, std::int64_t step, double seconds, std::string event, WorkerId worker, std::string words) {
+            new (self) EventRecord{
+                .step = step, .seconds = seconds, .event = std::move(event), .worker = worker, .words = std::move(words)};
+          },
+          nb::arg("step"),
+          nb::arg("seconds"),
+          nb::arg("event"),
+          nb::arg("worker"),
+          nb::arg("words"))
       .def_ro("step", &EventRecord::step)
       .def_ro("seconds", &EventRecord::seconds)
       .def_ro("event", &EventRecord::event)

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -67,41 +68,22 @@ void bind_plan(nb::module_& module) {
       .def_ro("non_finite", &StepOutcome::non_finite);
 }
 
-StepReport report(
-    Replica& self,
-    double start,
-    double seconds,
-    double waited,
-    std::int64_t sync_points,
-    bool warm,
-    double cpu,
-    double memory,
-    double peak_memory,
-    double loss,
-    std::optional<double> items,
-    bool finite,
-    bool out_of_memory,
-    bool chunkable,
-    bool stop,
-    std::int32_t signal,
-    bool newcomer) {
-  return self.report(
-      {.start = start,
-       .seconds = seconds,
-       .waited = waited,
-       .sync_points = sync_points,
-       .warm = warm,
-       .cpu = cpu,
-       .memory = memory,
-       .peak_memory = peak_memory,
-       .loss = loss,
-       .items = items,
-       .finite = finite,
-       .out_of_memory = out_of_memory,
-       .chunkable = chunkable,
-       .stop = stop,
-       .signal = signal,
-       .newcomer = newcomer});
+StepReport make_report(const nb::kwargs& fields) {
+  StepReport report;
+  for (const auto& [key, value] : fields) {
+    const auto name = nb::cast<std::string>(key);
+    const auto set = [&]<class T>(const ReportField<T>& field) {
+      const bool found = name == field.name;
+      if (found && !value.is_none()) {  // None: unknown, the default
+        report.*field.member = nb::cast<T>(value);
+      }
+      return found;
+    };
+    if (!std::apply([&](const auto&... field) { return (set(field) || ...); }, kReportFields)) {
+      throw nb::type_error(("a StepReport has no field '" + name + "'").c_str());
+    }
+  }
+  return report;
 }
 
 void bind_making(nb::class_<Replica>& replica) {
@@ -139,24 +121,9 @@ void bind_steps(nb::class_<Replica>& replica) {
   replica.def("plan", &Replica::plan, nb::arg("from_stream") = 0, nb::rv_policy::copy);
   replica.def(
       "report",
-      &report,
-      nb::kw_only(),
-      nb::arg("start") = 0.0,
-      nb::arg("seconds") = 0.0,
-      nb::arg("waited") = 0.0,
-      nb::arg("sync_points") = 1,
-      nb::arg("warm") = true,
-      nb::arg("cpu") = 0.0,
-      nb::arg("memory") = 0.0,
-      nb::arg("peak_memory") = 0.0,
-      nb::arg("loss") = 0.0,
-      nb::arg("items") = nb::none(),
-      nb::arg("finite") = true,
-      nb::arg("out_of_memory") = false,
-      nb::arg("chunkable") = false,
-      nb::arg("stop") = false,
-      nb::arg("signal") = 0,
-      nb::arg("newcomer") = false);
+      [](Replica& self, const nb::kwargs& measured) { return self.report(make_report(measured)); },
+      nb::arg("measured"),
+      "Keywords are the fields of a StepReport that were measured.");
   replica.def("measure_gradient", &Replica::measure_gradient, nb::arg("local_square"), nb::arg("global_square"));
   replica.def(
       "judge",

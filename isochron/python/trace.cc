@@ -1,9 +1,6 @@
-#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <iterator>
-#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -15,8 +12,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include "isochron/core/policy/policy.h"
 #include "isochron/core/trace/run_log.h"
+#include "isochron/io/process_usage.h"
 #include "isochron/io/run_log_file.h"
 #include "isochron/io/worker_variables.h"
 #include "isochron/python/bind.h"
@@ -27,8 +24,7 @@ namespace isochron::python {
 namespace {
 
 using io::RunLogFile;
-using Member = std::tuple<WorkerId, std::string, std::string>;                     // id, name, kind
-using Share = std::tuple<WorkerId, std::int64_t, double, double, double, double>;  // as in WorkerStep
+using Member = std::tuple<WorkerId, std::string, std::string>;  // id, name, kind
 
 RunHeader make_header(
     std::string program,
@@ -57,87 +53,6 @@ RunHeader make_header(
     header.workers.push_back({.id = id, .name = name, .kind = kind});
   }
   return header;
-}
-
-Reason parse_reason(const std::string& name) {
-  for (int number = 0; number <= static_cast<int>(kLastReason); ++number) {
-    const auto reason = static_cast<Reason>(number);
-    if (to_string(reason) == name) {
-      return reason;
-    }
-  }
-  throw std::invalid_argument("reason is '" + name + "'; permitted: one that a Decision gives");
-}
-
-WorkerStep make_share(const Share& share) {
-  const auto& [id, batch, start, compute, wait, exchange] = share;
-  return {
-      .id = id,
-      .batch = batch,
-      .start_seconds = start,
-      .compute_seconds = compute,
-      .wait_seconds = wait,
-      .exchange_seconds = exchange};
-}
-
-std::vector<WorkerStep> make_shares(const std::vector<Share>& shares) {
-  std::vector<WorkerStep> workers;
-  std::ranges::transform(shares, std::back_inserter(workers), make_share);
-  return workers;
-}
-
-void write_step(
-    RunLogFile& log,
-    std::int64_t step,
-    std::int64_t epoch,
-    std::int64_t position,
-    double start,
-    double seconds,
-    const std::vector<Share>& workers,
-    double learning_rate_factor,
-    bool changed,
-    const std::string& reason,
-    std::string words,
-    double loss) {
-  log.write(StepRecord{
-      .step = step,
-      .epoch = epoch,
-      .position = position,
-      .start_seconds = start,
-      .seconds = seconds,
-      .workers = make_shares(workers),
-      .learning_rate_factor = learning_rate_factor,
-      .changed = changed,
-      .reason = parse_reason(reason),
-      .words = std::move(words),
-      .loss = loss});
-}
-
-void write_update(
-    RunLogFile& log,
-    std::int64_t step,
-    std::int64_t epoch,
-    std::int64_t position,
-    double seconds,
-    const Share& worker,
-    double learning_rate_factor,
-    bool changed,
-    const std::string& reason,
-    std::string words,
-    double loss,
-    std::int64_t staleness) {
-  log.write(UpdateRecord{
-      .step = step,
-      .epoch = epoch,
-      .position = position,
-      .seconds = seconds,
-      .worker = make_share(worker),
-      .learning_rate_factor = learning_rate_factor,
-      .changed = changed,
-      .reason = parse_reason(reason),
-      .words = std::move(words),
-      .loss = loss,
-      .staleness = staleness});
 }
 
 void bind_opening(nb::class_<RunLogFile>& log) {
@@ -185,59 +100,13 @@ void bind_opening(nb::class_<RunLogFile>& log) {
   log.def_prop_ro("next_step", &RunLogFile::next_step);
 }
 
-void bind_steps(nb::class_<RunLogFile>& log) {
-  log.def(
-      "step",
-      &write_step,
-      nb::kw_only(),
-      nb::arg("step"),
-      nb::arg("epoch"),
-      nb::arg("position"),
-      nb::arg("start"),
-      nb::arg("seconds"),
-      nb::arg("workers"),
-      nb::arg("learning_rate_factor"),
-      nb::arg("changed"),
-      nb::arg("reason"),
-      nb::arg("words"),
-      nb::arg("loss"));
-  log.def(
-      "update",
-      &write_update,
-      nb::kw_only(),
-      nb::arg("step"),
-      nb::arg("epoch"),
-      nb::arg("position"),
-      nb::arg("seconds"),
-      nb::arg("worker"),
-      nb::arg("learning_rate_factor"),
-      nb::arg("changed"),
-      nb::arg("reason"),
-      nb::arg("words"),
-      nb::arg("loss"),
-      nb::arg("staleness"));
-}
-
-// Records as core has them, without a copy field by field.
 void bind_records(nb::class_<RunLogFile>& log) {
   log.def("write", [](RunLogFile& self, const StepRecord& record) { self.write(record); }, nb::arg("record"));
   log.def("write", [](RunLogFile& self, const UpdateRecord& record) { self.write(record); }, nb::arg("record"));
   log.def("write", [](RunLogFile& self, const EventRecord& record) { self.write(record); }, nb::arg("record"));
 }
 
-void bind_events(nb::class_<RunLogFile>& log) {
-  log.def(
-      "event",
-      [](RunLogFile& self, std::int64_t step, double seconds, std::string event, WorkerId worker, std::string words) {
-        self.write(EventRecord{
-            .step = step, .seconds = seconds, .event = std::move(event), .worker = worker, .words = std::move(words)});
-      },
-      nb::kw_only(),
-      nb::arg("step"),
-      nb::arg("seconds"),
-      nb::arg("event"),
-      nb::arg("worker"),
-      nb::arg("words"));
+void bind_evaluations(nb::class_<RunLogFile>& log) {
   log.def(
       "evaluation",
       [](RunLogFile& self, std::int64_t step, double seconds, double loss, double accuracy) {
@@ -253,10 +122,14 @@ void bind_events(nb::class_<RunLogFile>& log) {
 }  // namespace
 
 void bind_trace(nb::module_& module) {
+  nb::class_<io::ProcessUsage>(module, "ProcessUsage", "What this process takes of its machine.")
+      .def_ro("cpu_seconds", &io::ProcessUsage::cpu_seconds)
+      .def_ro("memory", &io::ProcessUsage::memory)
+      .def_ro("peak_memory", &io::ProcessUsage::peak_memory);
+  module.def("process_usage", &io::process_usage);
   nb::class_<RunLogFile> log(module, "RunLog", "A run log on disk, whole after every line.");
   bind_opening(log);
-  bind_steps(log);
-  bind_events(log);
+  bind_evaluations(log);
   bind_records(log);
 }
 

@@ -109,6 +109,15 @@ std::string timeline(const RunView& view, std::int64_t first_record) {
       .str();
 }
 
+std::string to_json(const WorkerStep& step) {
+  JsonObject object;
+  const auto add = [&]<class T>(const WorkerColumn<T>& column) {
+    object.number(column.attribute, static_cast<double>(step.*column.member));
+  };
+  std::apply([&](const auto&... column) { (add(column), ...); }, kWorkerColumns);
+  return object.str();
+}
+
 std::string to_json(const WorkerTotals& worker) {
   return JsonObject()
       .text("id", std::to_string(worker.id))  // a number of 64 bits is too large for the page
@@ -120,6 +129,7 @@ std::string to_json(const WorkerTotals& worker) {
       .number("compute", worker.compute_seconds)
       .number("wait", worker.wait_seconds)
       .number("exchange", worker.exchange_seconds)
+      .raw("last", to_json(worker.last))
       .str();
 }
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from isochron import plot
-    from isochron._core import __version__, policies
+    from isochron._core import VERSION as __version__
+    from isochron._core import policies
     from isochron.errors import (
         Error,
         InvariantError,
@@ -51,13 +52,15 @@ _HOMES = {
     **dict.fromkeys(("Run", "RunLogError", "read_run"), "isochron.run"),
     **dict.fromkeys(("Error", "InvariantError", "NumbersError", "SampleError"), "isochron.errors"),
     **dict.fromkeys(("PeerError", "PeerLostError", "TimeoutError"), "isochron.errors"),
-    **dict.fromkeys(("__version__", "policies"), "isochron._core"),
+    "policies": "isochron._core",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name == "plot":
         return importlib.import_module("isochron.plot")
+    if name == "__version__":
+        return importlib.import_module("isochron._core").VERSION
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value

@@ -31,11 +31,11 @@ class TestJob {
   [[nodiscard]] std::size_t size() const { return replicas_.size(); }
 
   /// Up to the moment when all have the reports.
-  std::vector<StepReport> compute(const std::vector<Measured>& measured = {}) {
+  std::vector<StepReport> compute(const std::vector<StepReport>& measured = {}) {
     std::vector<StepReport> reports;
     for (std::size_t rank = 0; rank < size(); ++rank) {
       (void)replicas_[rank]->plan();
-      reports.push_back(replicas_[rank]->report(rank < measured.size() ? measured[rank] : Measured{.seconds = 1.0}));
+      reports.push_back(replicas_[rank]->report(rank < measured.size() ? measured[rank] : StepReport{.seconds = 1.0}));
     }
     return reports;
   }
@@ -46,7 +46,7 @@ class TestJob {
     }
     return outcome;
   }
-  StepOutcome step(const std::vector<Measured>& measured = {}) { return complete(compute(measured)); }
+  StepOutcome step(const std::vector<StepReport>& measured = {}) { return complete(compute(measured)); }
 
   /// The replicas that are left come together; the first of `ranks` is rank 0 now.
   std::vector<EventRecord> come_together(const std::vector<std::size_t>& ranks) {

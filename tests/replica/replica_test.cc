@@ -129,7 +129,7 @@ TEST(ReplicaTest, DecidesWhatAControllerDecidesThatIsToldTheSame) {
   Controller controller({.workers = workers, .global_batch = 60}, {.policy = "isochron", .rate = options.rate});
   for (int step = 0; step < 120; ++step) {
     std::vector<StepReport> reports = job.compute([&] {
-      std::vector<Measured> measured;
+      std::vector<StepReport> measured;
       for (std::size_t k = 0; k < 3; ++k) {
         const auto batch = static_cast<double>(controller.decision().batch_sizes[k]);
         const double speed = static_cast<double>(k + 1) * (step > 60 && k == 2 ? 0.5 : 1.0);
@@ -169,7 +169,7 @@ TEST(ReplicaTest, TheFirstStepWithASizeSaysNothingAboutAGpu) {
   Replica cpu(uniform(8), {{}}, 0);
   gpu.open(24);
   cpu.open(24);
-  const auto warm = [](Replica& replica, Measured measured) {
+  const auto warm = [](Replica& replica, const StepReport& measured) {
     (void)replica.plan();
     const StepReport report = replica.report(measured);
     (void)replica.complete(std::vector{report}, 0, 0);

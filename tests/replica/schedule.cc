@@ -228,7 +228,7 @@ void Schedule::compute(std::vector<StepReport>& reports) {
   std::vector<float> sent;
   for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
     Replica& replica = nodes_[rank]->replica;
-    Measured measured;
+    StepReport measured;
     measured.start = now_;
     measured.seconds = 0.1 + random_.uniform();
     measured.waited = random_.uniform() * 0.01;

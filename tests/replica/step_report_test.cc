@@ -38,6 +38,7 @@ TEST(StepReportCodecTest, EveryFieldSurvivesSinglePrecisionBitByBit) {
   report.stop = true;
   report.signal = -15;
   report.finite = false;
+  report.out_of_memory = true;
   report.failed_batch = std::numeric_limits<std::int64_t>::max();
   report.chunkable = true;
   report.newcomer = true;
@@ -90,8 +91,9 @@ constexpr std::size_t members_of() {
 
 TEST(StepReportCodecTest, EveryMemberIsInTheTable) {
   EXPECT_EQ(std::tuple_size_v<decltype(kReportFields)>, members_of<StepReport>());
-  // 10 doubles, 3 counts and the digest take 4 numbers each, the signal 2, and 5 flags 1.
-  EXPECT_EQ(kReportNumbers, 4U * (10 + 3 + 1) + 2U + 5U);
+  // 10 doubles, 3 counts and the digest take 4 numbers each, the signal 2, and 6 flags 1.
+  EXPECT_EQ(kReportNumbers, 4U * (10 + 3 + 1) + 2U + 6U);
+  EXPECT_EQ(std::tuple_size_v<decltype(kWorkerColumns)>, members_of<WorkerStep>());
 }
 
 TEST(StepReportCodecTest, ANumberThatATransportChangedIsRefusedAndNamed) {

@@ -143,7 +143,7 @@ void exchange(Wire& wire, Decision& decision) {
 
 template <class Wire>
 void exchange(Wire& wire, WorkerStep& step) {
-  wire(step.id, step.batch, step.start_seconds, step.compute_seconds, step.wait_seconds, step.exchange_seconds);
+  std::apply([&](const auto&... column) { wire(step.*column.member...); }, kWorkerColumns);
 }
 
 template <class Wire>

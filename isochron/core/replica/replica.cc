@@ -220,37 +220,27 @@ std::int64_t Replica::held_at_once() const {
   return chunk_size_ > 0 ? std::min(plan_.mine.size(), chunk_size_) : plan_.mine.size();
 }
 
-StepReport Replica::report(const Measured& measured) {
+StepReport Replica::report(StepReport measured) {
   require(Phase::kComputing, "report()");
-  StepReport report;
-  report.batch = plan_.mine.size();
-  report.items = measured.items.value_or(static_cast<double>(report.batch));
-  report.start = measured.start;
-  report.seconds = measured.seconds;
-  report.waited = measured.waited;
-  report.sync_points = measured.sync_points;
-  report.cpu = measured.cpu;
-  report.memory = measured.memory;
-  report.peak_memory = measured.peak_memory;
-  report.loss = measured.loss;
-  report.local_square = local_square_;
-  report.global_square = global_square_;
-  report.digest = plan_.digest;
-  report.stop = measured.stop || measured.signal != 0;
-  report.signal = measured.signal;
-  report.finite = measured.finite;
-  report.newcomer = measured.newcomer;
+  measured.batch = plan_.mine.size();
+  if (measured.items < 0.0) {
+    measured.items = static_cast<double>(measured.batch);
+  }
+  measured.local_square = local_square_;
+  measured.global_square = global_square_;
+  measured.digest = plan_.digest;
+  measured.stop = measured.stop || measured.signal != 0;
   if (measured.out_of_memory) {
-    report.failed_batch = std::max<std::int64_t>(held_at_once(), 1);
-    report.chunkable = measured.chunkable;
+    measured.failed_batch = std::max<std::int64_t>(held_at_once(), 1);
   } else {
-    const bool known = known_sizes_.add(report.batch);
-    report.warm = known && measured.warm;
+    measured.failed_batch = 0;
+    const bool known = known_sizes_.add(measured.batch);
+    measured.warm = known && measured.warm;
   }
   new_local_square_ = 0.0;
   new_global_square_ = 0.0;
   phase_ = Phase::kComputed;
-  return report;
+  return measured;
 }
 
 void Replica::measure_gradient(double local_square, double global_square) {

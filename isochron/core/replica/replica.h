@@ -72,26 +72,6 @@ struct StepPlan {
   [[nodiscard]] std::vector<std::int64_t> batches() const;
 };
 
-/// What the caller measured of the step under way; StepReport has the meaning of the fields.
-struct Measured {
-  double start = 0.0;
-  double seconds = 0.0;
-  double waited = 0.0;
-  std::int64_t sync_points = 1;
-  bool warm = true;
-  double cpu = 0.0;
-  double memory = 0.0;
-  double peak_memory = 0.0;
-  double loss = 0.0;
-  std::optional<double> items;  // none: the samples of the batch
-  bool finite = true;
-  bool out_of_memory = false;  // it could not be computed
-  bool chunkable = false;
-  bool stop = false;
-  std::int32_t signal = 0;
-  bool newcomer = false;
-};
-
 enum class StepAction : std::uint8_t {
   kTake,      // complete(): the optimizer takes the step
   kRedo,      // redo(): the step is computed again
@@ -157,7 +137,8 @@ class Replica {
 
   /// `from_stream`: how many samples the stream has for this step, 1 to B; with a dataset it is left out.
   const StepPlan& plan(std::int64_t from_stream = 0);
-  StepReport report(const Measured& measured);
+  /// What was measured of the step, completed by what only the replica knows: batch, squares, digest, failed_batch.
+  StepReport report(StepReport measured);
   /// Once the gradients of a reported step are averaged: the squared norms of this worker's own mean gradient and of
   /// the average. They travel with the next report, for AdaScale.
   void measure_gradient(double local_square, double global_square);

@@ -16,12 +16,12 @@ constexpr std::string_view kController = "controller.";
 
 // A column of the record's workers.
 template <class T>
-void exchange_column(
-    StateExchange& state, std::string_view name, std::vector<WorkerStep>& workers, T WorkerStep::* field) {
+void exchange_column(StateExchange& state, const WorkerColumn<T>& column, std::vector<WorkerStep>& workers) {
+  const std::string_view name = column.name;
   std::vector<T> values;
   values.reserve(workers.size());
   for (const WorkerStep& worker : workers) {
-    values.push_back(worker.*field);
+    values.push_back(worker.*column.member);
   }
   state.field(name, values);
   if (state.restoring() && name == "workers") {
@@ -31,7 +31,7 @@ void exchange_column(
     throw std::invalid_argument("state field record." + std::string(name) + " is of another length than the workers");
   }
   for (std::size_t k = 0; k < workers.size(); ++k) {
-    workers[k].*field = values[k];
+    workers[k].*column.member = values[k];
   }
 }
 
@@ -44,12 +44,7 @@ struct RecordState {
     state.field("position", record.position);
     state.field("start_seconds", record.start_seconds);
     state.field("seconds", record.seconds);
-    exchange_column(state, "workers", record.workers, &WorkerStep::id);
-    exchange_column(state, "batches", record.workers, &WorkerStep::batch);
-    exchange_column(state, "starts", record.workers, &WorkerStep::start_seconds);
-    exchange_column(state, "compute_seconds", record.workers, &WorkerStep::compute_seconds);
-    exchange_column(state, "wait_seconds", record.workers, &WorkerStep::wait_seconds);
-    exchange_column(state, "exchange_seconds", record.workers, &WorkerStep::exchange_seconds);
+    std::apply([&](const auto&... column) { (exchange_column(state, column, record.workers), ...); }, kWorkerColumns);
     state.field("learning_rate_factor", record.learning_rate_factor);
     state.field("changed", record.changed);
     auto reason = static_cast<std::int64_t>(record.reason);

@@ -186,7 +186,8 @@ StepRecord make_record(
          .start_seconds = reports[k].start,
          .compute_seconds = reports[k].seconds,
          .wait_seconds = reports[k].waited + last - end_of(reports[k]),
-         .exchange_seconds = std::max(finished - last, 0.0)});
+         .exchange_seconds = std::max(finished - last, 0.0),
+         .peak_memory = reports[k].peak_memory});
   }
   return record;
 }

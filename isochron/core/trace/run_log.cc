@@ -1,5 +1,6 @@
 #include "isochron/core/trace/run_log.h"
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 
@@ -9,14 +10,17 @@ namespace isochron {
 namespace {
 
 template <class T>
-std::string column(std::span<const WorkerStep> workers, T WorkerStep::* field) {
-  return json_array(workers, [field](const WorkerStep& worker) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return json_number(worker.*field);
-    } else {
-      return std::to_string(worker.*field);
-    }
-  });
+void add_column(JsonObject& line, const WorkerColumn<T>& column, std::span<const WorkerStep> workers) {
+  if (column.optional && std::ranges::all_of(workers, [&](const WorkerStep& one) { return one.*column.member == 0; })) {
+    return;
+  }
+  line.raw(column.name, json_array(workers, [&](const WorkerStep& worker) {
+             if constexpr (std::is_floating_point_v<T>) {
+               return json_number(worker.*column.member);
+             } else {
+               return std::to_string(worker.*column.member);
+             }
+           }));
 }
 
 }  // namespace
@@ -74,15 +78,9 @@ JsonObject step_line(const Record& record, double start, std::span<const WorkerS
   if (record.position >= 0) {
     line.integer("position", record.position);
   }
-  line.number("start", start)
-      .number("seconds", record.seconds)
-      .raw("workers", column(workers, &WorkerStep::id))
-      .raw("batch_sizes", column(workers, &WorkerStep::batch))
-      .raw("starts", column(workers, &WorkerStep::start_seconds))
-      .raw("compute_seconds", column(workers, &WorkerStep::compute_seconds))
-      .raw("wait_seconds", column(workers, &WorkerStep::wait_seconds))
-      .raw("exchange_seconds", column(workers, &WorkerStep::exchange_seconds))
-      .number("learning_rate_factor", record.learning_rate_factor)
+  line.number("start", start).number("seconds", record.seconds);
+  std::apply([&](const auto&... column) { (add_column(line, column, workers), ...); }, kWorkerColumns);
+  line.number("learning_rate_factor", record.learning_rate_factor)
       .flag("changed", record.changed)
       .text("reason", to_string(record.reason));
   if (!record.words.empty()) {

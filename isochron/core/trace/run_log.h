@@ -3,9 +3,9 @@
 //
 // This file only turns records into text (no I/O); isochron/io reads it back and adds to every line its link in the
 // chain (chain.h). Each line is an object whose `type` is "run" (the header), "step", "event" or "evaluation". What a
-// step says of its workers is in columns: `workers` holds the ids, and `batch_sizes`, `starts`, `compute_seconds`,
-// `wait_seconds` and `exchange_seconds` one entry for each. Fields that are unknown are left out; numbers that JSON
-// cannot hold (NaN, infinities) become null.
+// step says of its workers is in columns, one entry for each worker; they are listed once, in kWorkerColumns, and the
+// writer, both readers, the messages, a replica's state, the live page and the Python binding follow from that list.
+// Fields that are unknown are left out; numbers that JSON cannot hold (NaN, infinities) become null.
 //
 // Steps are numbered from 0 without gaps. A "rollback" or a "resume" sets the number of the next step; the steps from
 // there on that the log already holds did not happen. `epoch` and `position` say which samples a step used: the
@@ -17,6 +17,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "isochron/core/policy/policy.h"
@@ -58,7 +60,26 @@ struct WorkerStep {
   double compute_seconds = 0.0;   // to the last local gradient
   double wait_seconds = 0.0;      // for the others
   double exchange_seconds = 0.0;  // communication that did not overlap
+  double peak_memory = 0.0;       // the highest share of its memory that it has held so far, 0..1; 0: unknown
   bool operator==(const WorkerStep&) const = default;
+};
+
+template <class T>
+struct WorkerColumn {
+  std::string_view name;       // in the log
+  std::string_view attribute;  // of a single worker, as in WorkerStep
+  T WorkerStep::* member;
+  bool optional = false;  // left out if it is 0 for all; logs of before may lack it
+};
+
+inline constexpr std::tuple kWorkerColumns{
+    WorkerColumn{"workers", "id", &WorkerStep::id},
+    WorkerColumn{"batch_sizes", "batch", &WorkerStep::batch},
+    WorkerColumn{"starts", "start_seconds", &WorkerStep::start_seconds},
+    WorkerColumn{"compute_seconds", "compute_seconds", &WorkerStep::compute_seconds},
+    WorkerColumn{"wait_seconds", "wait_seconds", &WorkerStep::wait_seconds},
+    WorkerColumn{"exchange_seconds", "exchange_seconds", &WorkerStep::exchange_seconds},
+    WorkerColumn{"peak_memory", "peak_memory", &WorkerStep::peak_memory, /*optional=*/true},
 };
 
 struct StepRecord {

@@ -19,7 +19,7 @@
 #include "isochron/engine/async/peers.h"
 #include "isochron/engine/async/shard_state.h"
 #include "isochron/engine/handshake.h"
-#include "isochron/engine/usage.h"
+#include "isochron/io/process_usage.h"
 #include "isochron/server/shard_optimizer.h"
 
 namespace isochron {
@@ -264,7 +264,7 @@ bool Job::Async::next_batch(Batch& batch) {
     return false;
   }
   started_ = Clock::now();
-  cpu_started_ = cpu_seconds();
+  cpu_started_ = io::process_usage().cpu_seconds;
   client_->start_pull(next_pull());
   torch::manual_seed(
       mix_key({options_.seed, static_cast<std::uint64_t>(place_.epoch), static_cast<std::uint64_t>(order_.first)}));
@@ -359,8 +359,9 @@ bool Job::Async::computed(double loss) {
   }
   const double wall = std::chrono::duration<double>(now - started_).count();
   report_.compute_seconds = std::chrono::duration<double>(now - ready_).count();
-  report_.cpu = std::min((cpu_seconds() - cpu_started_) / wall, 1.0);
-  report_.memory = memory_share();
+  const io::ProcessUsage usage = io::process_usage();
+  report_.cpu = std::min((usage.cpu_seconds - cpu_started_) / wall, 1.0);
+  report_.memory = usage.memory;
   report_.loss = loss;
   phase_ = Phase::kPushing;
   return true;

@@ -29,7 +29,7 @@ from isochron import _core
 from isochron.errors import Error
 from isochron.served.course import Course, Place, Together
 from isochron.tensorflow import data, shard_optimizer, shard_state
-from isochron.tensorflow.job import OUT_OF_MEMORY, Job, LossOf, cpu_seconds, is_scalar, memory_share
+from isochron.tensorflow.job import OUT_OF_MEMORY, Job, LossOf, is_scalar
 from isochron.tensorflow.pair_links import PairNetwork
 from isochron.tensorflow.parameters import Parameters
 from isochron.tensorflow.served_batches import ServedBatches
@@ -140,7 +140,7 @@ class AsyncJob(Job):
         if order.barrier:
             self._meet(order)
             return None
-        self._started, self._cpu_started = time.perf_counter(), cpu_seconds()
+        self._started, self._cpu_started = time.perf_counter(), _core.process_usage().cpu_seconds
         course.start_pull()
         sampler = self._replica.sampler
         batch = self._source.take(
@@ -225,8 +225,9 @@ class AsyncJob(Job):
         finite = self.options.on_nonfinite == "ignore" or all(
             bool(np.isfinite(gradient.numpy()).all()) for gradient in gradients)  # fmt: skip
         elapsed = max(time.perf_counter() - self._started, 1e-9)
-        cpu = min((cpu_seconds() - self._cpu_started) / elapsed, 1.0)
-        course.computed(self.last_loss, cpu, memory_share(), warm=warm)
+        usage = _core.process_usage()
+        cpu = min((usage.cpu_seconds - self._cpu_started) / elapsed, 1.0)
+        course.computed(self.last_loss, cpu, usage.memory, warm=warm)
         if finite:
             rate = {"learning_rate": self._learning_rate()}
             course.push([rate] * len(parameters.layout.strips), float(self._order.batch))

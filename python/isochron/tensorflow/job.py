@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -260,7 +259,7 @@ class Job:
         return self._source.take(sampler.epoch, (first, last), lambda: sampler.samples(first, last))
 
     def _begin_step(self) -> None:
-        self._started, self._cpu_started = time.perf_counter(), cpu_seconds()
+        self._started, self._cpu_started = time.perf_counter(), _core.process_usage().cpu_seconds
         self._plan = self._replica.plan()
 
     def _abandon(self) -> None:
@@ -421,9 +420,11 @@ class Job:
                 loss = float(computed.outputs)
         waited, exchanges = self._moments.take_waited()
         seconds = max(time.perf_counter() - self._started - waited, 0.0)
+        usage = _core.process_usage()
         return self._replica.report(
             start=self._started - self._began, seconds=seconds, waited=waited, sync_points=exchanges + 1, warm=warm,
-            cpu=min((cpu_seconds() - self._cpu_started) / max(seconds, 1e-9), 1.0), memory=memory_share(),
+            cpu=min((usage.cpu_seconds - self._cpu_started) / max(seconds, 1e-9), 1.0), memory=usage.memory,
+            peak_memory=usage.peak_memory,
             loss=0.0 if loss is None else loss, items=0.0 if loss is None else None,
             finite=not self._plan.diagnose or bool(all_finite(computed.gradients)),
             out_of_memory=computed.out_of_memory, stop=self._stop_wanted)  # fmt: skip
@@ -567,16 +568,3 @@ def _put_back(undo: list[tuple[Any, tf.Tensor]]) -> None:
 
 def is_scalar(value: Any) -> bool:
     return tf.is_tensor(value) and value.shape.rank == 0 and value.dtype.is_floating
-
-
-def cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
-_PAGES = os.sysconf("SC_PHYS_PAGES")
-
-
-def memory_share() -> float:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) / _PAGES

@@ -30,7 +30,7 @@ class Progress:
             sync=options.sync if options.asynchronous else "",
             workers=[(worker.id, worker.name, worker.kind) for worker in replica.members], go_on=go_on)  # fmt: skip
         if self.log.continued:
-            self.log.event(step=self.line, seconds=now, event="resume", worker=0, words="")
+            self.log.write(_core.EventRecord(self.line, now, "resume", 0, ""))
 
     def write(self, records: Iterable[_core.StepRecord | _core.UpdateRecord | _core.EventRecord]) -> None:
         if self.log is not None:

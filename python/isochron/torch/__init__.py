@@ -24,7 +24,7 @@ from isochron.errors import (
 from isochron.torch.job import Job
 from isochron.torch.loader import Loader
 from isochron.torch.options import JobOptions
-from isochron.torch.records import EventRecord, StepRecord, UpdateRecord, WorkerStep
+from isochron._core import EventRecord, StepRecord, UpdateRecord, WorkerStep
 
 __all__ = [
     "Error",

@@ -23,16 +23,16 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 
-from isochron._core import Assignment, Decision, Ledger, lay_out
+from isochron._core import Assignment, Decision, Ledger, UpdateRecord, lay_out
 from isochron.errors import Error, SampleError
 from isochron.served.course import Course, Place, Together
 from isochron.torch import shard_optimizer, state
 from isochron.torch.finite import all_finite, drop_gradients, gradients_of
 from isochron.torch.job import Job
-from isochron.torch.records import UpdateRecord
 from isochron.torch.served_models import ServedModels
 from isochron.torch.shard_optimizer import SliceUpdater
 from isochron.torch.source import MapSource, is_stream
+from isochron.torch.stopwatch import memory_shares
 
 
 class Stage(enum.Enum):
@@ -113,7 +113,7 @@ class AsyncJob(Job):
         seconds = time.perf_counter() - self._stopwatch.started
         warm = self.device.type == "cpu" or self._order.batch in self._known_sizes
         self._known_sizes.add(self._order.batch)
-        self._course.computed(loss, self._stopwatch.cpu_share(seconds), self._memory.share(), warm=warm)
+        self._course.computed(loss, self._stopwatch.cpu_share(seconds), memory_shares(self._device)[0], warm=warm)
         self._compute_noted = True
         self._stage = Stage.COMPUTED
 
@@ -153,7 +153,7 @@ class AsyncJob(Job):
         signal = self._signals.received() if self._signals is not None else 0
         order = self._course.next_order(1 + signal if signal else int(self._stop_wanted))
         for update in order.records:
-            self._tell_of(UpdateRecord.of(update, self._replica.workers))
+            self._tell_of(update)
         if order.barrier:
             self._meet(order)
             return None

@@ -25,12 +25,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from isochron._core import Ledger
+from isochron._core import Ledger, StepRecord, UpdateRecord
 from isochron.errors import Error
 from isochron.torch import cluster, environment, state
 from isochron.torch.loader import Loader
 from isochron.torch.options import JobOptions
-from isochron.torch.records import StepRecord, UpdateRecord
 from isochron.torch.source import LoaderOptions, is_stream, make_source
 from isochron.torch.steps import Steps
 from isochron.torch.world import World
@@ -344,7 +343,6 @@ class Job(Steps):
         for hook in self._hooks:
             hook.remove()
         self._stopwatch.close()
-        self._memory.close()
         if self._source is not None:
             self._source.close()
         self._trace.close()

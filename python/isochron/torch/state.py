@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
-from isochron._core import Replica, __version__
+from isochron._core import VERSION, Replica
 from isochron.errors import Error
 from isochron.torch.parallel import Models
 from isochron.torch.world import World
 
 
 def of_replica(replica: Replica) -> dict[str, Any]:
-    return {"version": __version__, "replica": replica.state().decode()}
+    return {"version": VERSION, "replica": replica.state().decode()}
 
 
 def for_replica(saved: dict[str, Any], own: bytes) -> bytes:
@@ -29,7 +29,7 @@ def for_replica(saved: dict[str, Any], own: bytes) -> bytes:
         return saved["replica"].encode()
     if "controller" not in saved:
         version = saved.get("version", "an unknown version")
-        raise ValueError(f"the state is of {version}; permitted: what state_dict() of isochron {__version__} returned")
+        raise ValueError(f"the state is of {version}; permitted: what state_dict() of isochron {VERSION} returned")
     # As it was before jobs shared the native step protocol: the same parts, one by one.
     fields: dict[str, Any] = {name: saved[name] for name in ("global_batch", "last_batch", "policy", "next_id")}
     fields |= {"seed": str(saved["seed"]), "roster.count": len(saved["workers"]), "place.known": bool(saved["ledger"])}

@@ -25,11 +25,10 @@ from isochron.torch.memory import is_out_of_memory
 from isochron.torch.options import JobOptions
 from isochron.torch.parallel import Models
 from isochron.torch.rate import LearningRate
-from isochron.torch.records import EventRecord, StepRecord, UpdateRecord
 from isochron.torch.recovery import Recovery
 from isochron.torch.signals import StopSignal
 from isochron.torch.source import LoaderOptions, Share, Source
-from isochron.torch.stopwatch import Memory, Stopwatch
+from isochron.torch.stopwatch import Stopwatch, memory_shares
 from isochron.torch.trace import Trace
 from isochron.torch.world import World, is_peer_failure
 
@@ -44,7 +43,7 @@ class Steps:
         self._replica = self._new_replica()
         self._statistics = Statistics(world)
         self._stopwatch = Stopwatch(device)
-        self._memory = Memory(device)
+        self._device = device
         self._models = Models(world, self._statistics, self._stopwatch, options)
         self._prepared = state.Prepared(world, self._models)
         self._optimizers = self._prepared.optimizers
@@ -59,8 +58,8 @@ class Steps:
         self._loader_options = LoaderOptions()
         self._loop_epoch = 0
         self._group = Group()
-        self._record: StepRecord | None = None
-        self._update: UpdateRecord | None = None
+        self._record: _core.StepRecord | None = None
+        self._update: _core.UpdateRecord | None = None
         self._stop_wanted = False
         self._recovery = Recovery(world, self._replica, self._prepared, self._now, self._undo, self._note, self._adopt)
         self._forget_step()
@@ -226,13 +225,15 @@ class Steps:
         counts = self._my_count > 0
         loss = float(self._loss) if self._loss is not None and counts else 0.0
         self._group.finite = self._group.finite and math.isfinite(loss)
+        memory, peak_memory = memory_shares(self._device)
         report = self._replica.report(
             start=self._stopwatch.started - self._began,
             seconds=seconds,
             waited=self._waited,
             sync_points=self._waits + 1,
             cpu=self._stopwatch.cpu_share(seconds + self._waited),
-            memory=self._memory.share(),
+            memory=memory,
+            peak_memory=peak_memory,
             loss=loss,
             items=self._items if counts else 0.0,
             finite=self._group.finite and (self._own is None or self._own.finite),
@@ -381,7 +382,8 @@ class Steps:
             epoch, position = error.place
             self._source.skip(epoch, position)  # type: ignore[union-attr]
             words = f"position {position} of epoch {epoch}: {str(error).splitlines()[0]}"
-            self._tell([EventRecord(self.step, self._now(), "skipped", self._replica.workers[0].id, words)])
+            worker = self._replica.workers[0].id
+            self._tell([_core.EventRecord(self.step, self._now(), "skipped", worker, words)])
 
     def _adopt(self, events: list[_core.EventRecord]) -> None:
         if self._source is not None:
@@ -389,12 +391,12 @@ class Steps:
         self._tell(events)
 
     def _note(self, record: _core.StepRecord) -> None:
-        self._record = StepRecord.of(record, self._replica.workers)
-        self._trace.step(self._record)
+        self._record = record
+        self._trace.step(record)
 
-    def _tell(self, events: list[Any]) -> None:
-        for one in events:
-            self._trace.event(EventRecord(one.step, one.seconds, one.event, one.worker, one.words))
+    def _tell(self, events: list[_core.EventRecord]) -> None:
+        for event in events:
+            self._trace.event(event)
 
     def _now(self) -> float:
         return time.perf_counter() - self._began

@@ -7,13 +7,13 @@ last few parameters stay. On a GPU events of its stream take the place of the cl
 
 from __future__ import annotations
 
-import os
-import resource
 import time
 from collections.abc import Iterable
 from typing import Any
 
 import torch
+
+from isochron._core import process_usage
 
 KEPT_HOOKS = 8
 
@@ -42,7 +42,7 @@ class Stopwatch:
     def start(self) -> None:
         self._thin_out()
         self._started = self._last = time.perf_counter()
-        self._cpu = _cpu_seconds()
+        self._cpu = process_usage().cpu_seconds
         if self._cuda:
             self._start_event = torch.cuda.Event(enable_timing=True)
             self._start_event.record()
@@ -65,7 +65,7 @@ class Stopwatch:
         return self._started
 
     def cpu_share(self, seconds: float) -> float:
-        return min((_cpu_seconds() - self._cpu) / max(seconds, 1e-9), 1.0)
+        return min((process_usage().cpu_seconds - self._cpu) / max(seconds, 1e-9), 1.0)
 
     def _note(self, parameter: torch.nn.Parameter | None) -> None:
         self._last = time.perf_counter()
@@ -91,24 +91,10 @@ class Stopwatch:
         self._hooks = []
 
 
-def _cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
-class Memory:
-    """The share of the machine's or the GPU's memory that is in use."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._pages = os.sysconf("SC_PHYS_PAGES")
-        self._file = os.open("/proc/self/statm", os.O_RDONLY)  # to open it for every step would cost more than reading
-
-    def share(self) -> float:
-        if self._device.type == "cuda":
-            free, total = torch.cuda.mem_get_info(self._device)
-            return 1.0 - free / total
-        return int(os.pread(self._file, 256, 0).split()[1]) / self._pages
-
-    def close(self) -> None:
-        os.close(self._file)
+def memory_shares(device: torch.device) -> tuple[float, float]:
+    """Of the machine's or the GPU's memory: what is in use, and the most that this process has held."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        return 1.0 - free / total, torch.cuda.max_memory_reserved(device) / total
+    usage = process_usage()
+    return usage.memory, usage.peak_memory

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from isochron._core import RunLog, Worker
+from isochron._core import EventRecord, RunLog, StepRecord, UpdateRecord, Worker, WorkerStep
 from isochron.torch.options import JobOptions
-from isochron.torch.records import EventRecord, StepRecord, UpdateRecord, WorkerStep
 
 log = logging.getLogger("isochron")
 
@@ -16,10 +15,12 @@ class Trace:
     def __init__(self, options: JobOptions) -> None:
         self._options = options
         self._log: RunLog | None = None
+        self._names: dict[int, str] = {}  # of workers by their ids, those that are gone included
         self._board: Any = None
 
     def open(self, first: bool, samples_per_epoch: int, step: int, workers: list[Worker], go_on: bool) -> None:
         """By the first worker, when the data is known. A log that goes on is told from which step."""
+        self._names |= {worker.id: worker.name for worker in workers}
         if not first:
             return
         options = self._options
@@ -37,7 +38,7 @@ class Trace:
                 go_on=go_on,
             )
             if self._log.continued and self._log.next_step != step:
-                self._log.event(step=step, seconds=0.0, event="resume", worker=0, words="")
+                self._log.write(EventRecord(step=step, seconds=0.0, event="resume", worker=0, words=""))
         if options.tensorboard is not None and self._board is None:
             self._board = options.tensorboard
             if not hasattr(self._board, "add_scalar"):
@@ -49,19 +50,7 @@ class Trace:
         if record.changed:
             log.info("step %d: batches %s, %s", record.step, record.batch_sizes, record.words or record.reason)
         if self._log is not None:
-            self._log.step(
-                step=record.step,
-                epoch=record.epoch,
-                position=record.position,
-                start=record.start,
-                seconds=record.seconds,
-                workers=[_columns(one) for one in record.workers],
-                learning_rate_factor=record.learning_rate_factor,
-                changed=record.changed,
-                reason=record.reason,
-                words=record.words,
-                loss=record.loss,
-            )
+            self._log.write(record)
         if self._board is not None:
             self._board.add_scalar("isochron/balance", record.balance, record.step)
             self._draw(record, record.workers)
@@ -70,19 +59,7 @@ class Trace:
 
     def update(self, record: UpdateRecord) -> None:
         if self._log is not None:
-            self._log.update(
-                step=record.step,
-                epoch=record.epoch,
-                position=record.position,
-                seconds=record.seconds,
-                worker=_columns(record.worker),
-                learning_rate_factor=record.learning_rate_factor,
-                changed=record.changed,
-                reason=record.reason,
-                words=record.words,
-                loss=record.loss,
-                staleness=record.staleness,
-            )
+            self._log.write(record)
         if self._board is not None:
             self._board.add_scalar("isochron/staleness", record.staleness, record.step)
             self._draw(record, [record.worker])
@@ -97,15 +74,14 @@ class Trace:
         if record.loss == record.loss:
             scalar("isochron/loss", record.loss, record.step)
         for worker in workers:
-            scalar(f"isochron/batch_size/{worker.name}", worker.batch, record.step)
-            scalar(f"isochron/compute_seconds/{worker.name}", worker.seconds, record.step)
+            name = self._names.get(worker.id, str(worker.id))
+            scalar(f"isochron/batch_size/{name}", worker.batch, record.step)
+            scalar(f"isochron/compute_seconds/{name}", worker.compute_seconds, record.step)
 
     def event(self, record: EventRecord) -> None:
         log.warning("step %d: %s of worker %d %s", record.step, record.event, record.worker, record.words)
         if self._log is not None:
-            self._log.event(
-                step=record.step, seconds=record.seconds, event=record.event, worker=record.worker, words=record.words
-            )
+            self._log.write(record)
         if self._options.on_event is not None:
             self._options.on_event(record)
 
@@ -120,7 +96,3 @@ class Trace:
         if self._board is not None and self._board is not self._options.tensorboard:
             self._board.close()
         self._board = None
-
-
-def _columns(worker: WorkerStep) -> tuple[int, int, float, float, float, float]:
-    return worker.id, worker.batch, worker.start, worker.seconds, worker.waited, worker.exchange

@@ -1,0 +1,14 @@
+// What this process takes of its machine.
+#pragma once
+
+namespace isochron::io {
+
+struct ProcessUsage {
+  double cpu_seconds = 0.0;  // of all threads, so far
+  double memory = 0.0;       // resident memory over the machine's, 0..1
+  double peak_memory = 0.0;  // the most that memory has been
+};
+
+ProcessUsage process_usage();
+
+}  // namespace isochron::io
