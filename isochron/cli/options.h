@@ -18,6 +18,9 @@ CLI::Option* add_value(
     const std::string& help,
     std::function<void(const std::string&)> set);
 
+/// Where the live page's token may come from: unlike a command line, nobody else can read it.
+inline constexpr const char* kTokenVariable = "ISOCHRON_PAGE_TOKEN";
+
 /// The largest count that any option takes.
 inline constexpr std::int64_t kMostCount = 1'000'000'000;
 
