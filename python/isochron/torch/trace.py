@@ -18,8 +18,17 @@ class Trace:
         self._log: RunLog | None = None
         self._board: Any = None
 
-    def open(self, first: bool, samples_per_epoch: int, step: int, workers: list[Worker], go_on: bool) -> None:
-        """By the first worker, when the data is known. A log that goes on is told from which step."""
+    def open(
+        self,
+        first: bool,
+        samples_per_epoch: int,
+        step: int,
+        workers: list[Worker],
+        go_on: bool,
+        last: StepRecord | None = None,
+    ) -> None:
+        """By the first worker, when the data is known. A log that goes on is told from which step. `last`: the last
+        finished step of this job, which a first worker that was lost may not have written any more."""
         if not first:
             return
         options = self._options
@@ -36,7 +45,11 @@ class Trace:
                 workers=[(worker.id, worker.name, worker.kind) for worker in workers],
                 go_on=go_on,
             )
-            if self._log.continued and self._log.next_step != step:
+            next_step = self._log.next_step
+            if self._log.continued and last is not None and last.step == next_step:
+                self._write(last)
+                next_step += 1
+            if self._log.continued and next_step != step:
                 self._log.event(step=step, seconds=0.0, event="resume", worker=0, words="")
         if options.tensorboard is not None and self._board is None:
             self._board = options.tensorboard
@@ -48,6 +61,14 @@ class Trace:
     def step(self, record: StepRecord) -> None:
         if record.changed:
             log.info("step %d: batches %s, %s", record.step, record.batch_sizes, record.words or record.reason)
+        self._write(record)
+        if self._board is not None:
+            self._board.add_scalar("isochron/balance", record.balance, record.step)
+            self._draw(record, record.workers)
+        if self._options.on_step is not None:
+            self._options.on_step(record)
+
+    def _write(self, record: StepRecord) -> None:
         if self._log is not None:
             self._log.step(
                 step=record.step,
@@ -62,11 +83,6 @@ class Trace:
                 words=record.words,
                 loss=record.loss,
             )
-        if self._board is not None:
-            self._board.add_scalar("isochron/balance", record.balance, record.step)
-            self._draw(record, record.workers)
-        if self._options.on_step is not None:
-            self._options.on_step(record)
 
     def update(self, record: UpdateRecord) -> None:
         if self._log is not None:
