@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Trains for --minutes while workers are killed and stopped, a fault every --every seconds, and proves what is left: the
-ledger of the run log, the memory of those who lived long, no file and no process left behind.
+"""Trains for --minutes while workers are killed and stopped, a fault every --every seconds, and proves what is left:
+the ledger of the run log, the memory of those who lived long, no file and no process left behind.
 
-With --frontend native lost workers are replaced. With torch the survivors re-form; when one is left, the job is asked to
-end and started again from what it saved. `make soak minutes=60` runs both, together in about half a core."""
+With --frontend native lost workers are replaced. With torch the survivors re-form; when one is left, the job is asked
+to end and started again from what it saved. `make soak minutes=60` runs both, together in about half a core."""
 
 import argparse
 import contextlib

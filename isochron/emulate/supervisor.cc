@@ -294,8 +294,8 @@ void Supervisor::watch_first_step() {
   give_up_start("there was no first step within " + in_seconds(job_.start_timeout) + missing);
 }
 
-/// The owner of the wait for a process that mpirun was asked to start: that of Open MPI 5.0.11 may hang for good after a
-/// death (its PMIx thread turns in libevent and keeps the lock), and then nobody joins any more.
+/// The owner of the wait for a process that mpirun was asked to start. That of Open MPI 5.0.11 may hang for good after
+/// a death (its PMIx thread turns in libevent and keeps the lock), and then nobody joins any more.
 void Supervisor::watch_mpirun(std::int64_t step) {
   if (passed_on_ != 0 || start_failed_ || asked_for_.empty()) {
     return;
