@@ -41,8 +41,10 @@ asan tsan core-only: setup ## build and run the tests with this preset
 chaos: all ## kill, stop, starve and add workers at random: seeds=20 runs of steps=300
 	ISOCHRON_CHAOS_SEEDS=$(seeds) ISOCHRON_CHAOS_STEPS=$(steps) build/dev/bin/elastic_test --gtest_filter='*Chaos'
 
-soak: program ## train for minutes=60 with a fault every ten seconds, and prove what is left
-	@scripts/soak.py --minutes $(minutes)
+soak: setup ## train natively and with PyTorch for minutes=60 with a fault every ten seconds, and prove what is left
+	@scripts/build.py isochron isochron-worker isochron_python
+	@scripts/soak.py --minutes $(minutes) & native=$$!; \
+	scripts/soak.py --minutes $(minutes) --frontend torch --timeout 30 --workers 5; torch=$$?; wait $$native && exit $$torch
 
 mutate: all ## switch off one protection after the other and expect a test to notice: only=WORD of docs/guarantees.md
 	@scripts/mutate.py --only '$(only)'

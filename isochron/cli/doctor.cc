@@ -4,12 +4,14 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isochron/cli/commands.h"
 #include "isochron/cli/json_output.h"
 #include "isochron/cli/worker_program.h"
 #include "isochron/emulate/checkup.h"
+#include "isochron/emulate/listeners.h"
 
 namespace isochron::cli {
 namespace {
@@ -18,6 +20,7 @@ using emulate::Finding;
 using emulate::Health;
 
 struct DoctorRequest {
+  std::string job;
   std::string data = "data";
   JsonOutput output;
 };
@@ -32,6 +35,25 @@ Finding check_worker_program() {
         .text = error.what(),
         .remedy = "run `make`; without it there is no training, only simulation"};
   }
+}
+
+/// One for every port of the job.
+std::vector<Finding> examine_job(const std::string& job) {
+  std::vector<Finding> findings;
+  for (const emulate::Listener& one : emulate::listeners_of_job(job)) {
+    Finding finding{
+        .check = "process " + std::to_string(one.process) + ", " + one.program,
+        .text = one.address + ":" + std::to_string(one.port) + ", " + one.opener};
+    if (!one.loopback) {
+      finding.health = Health::kWarn;
+      finding.remedy = "others than this host may reach it: docs/security.md says how to keep it to one interface";
+    }
+    findings.push_back(std::move(finding));
+  }
+  if (findings.empty()) {
+    findings.push_back({.check = "process " + job, .text = "nothing listens"});
+  }
+  return findings;
 }
 
 std::vector<Finding> examine(const std::string& data) {
@@ -56,7 +78,7 @@ void print_findings(const std::vector<Finding>& findings) {
 
 void run_doctor(DoctorRequest& request) {
   request.output.open();
-  const std::vector<Finding> findings = examine(request.data);
+  const std::vector<Finding> findings = request.job.empty() ? examine(request.data) : examine_job(request.job);
   if (!request.output.takes_standard_output()) {
     print_findings(findings);
   }
@@ -80,6 +102,8 @@ void add_doctor(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("doctor", "Check what this machine lacks, and say how to mend it");
   const auto request = std::make_shared<DoctorRequest>();
   command->add_option("--data", request->data, "Folder of the datasets")->type_name("FOLDER")->capture_default_str();
+  command->add_option("--job", request->job, "Instead, what the processes of this job listen on: its launcher's number")
+      ->type_name("PROCESS");
   request->output.add_option(*command);
   command->footer("Exit status: 1 if a check fails; warnings do not count.");
   command->final_callback([request] { run_doctor(*request); });

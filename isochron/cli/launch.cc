@@ -121,6 +121,7 @@ int launch_with_restarts(emulate::LaunchOptions options, std::int64_t restarts) 
         "--restarts is " + std::to_string(restarts) + "; permitted: with a command that has --checkpoints FOLDER");
   }
   while (true) {
+    options.starts_again = restarts > 0;
     const auto [status, asked_to_end] = emulate::launch(options);
     if (status == 0 || status == kBadUsage || asked_to_end || restarts == 0) {
       return status;

@@ -20,6 +20,9 @@ CLI::Option* add_value(
     const std::string& help,
     std::function<void(const std::string&)> set);
 
+/// Where the live page's token may come from: unlike a command line, nobody else can read it.
+inline constexpr const char* kTokenVariable = "ISOCHRON_PAGE_TOKEN";
+
 using isochron::kMostCount;
 
 /// A whole number from `low` to `high`. Help shows the default, which is what `value` holds.

@@ -81,9 +81,11 @@ void add_serve(CLI::App& program) {
   command->add_option("--host", request->options.host, "Address to serve at; other than loopback needs --token")
       ->capture_default_str();
   command->add_option("--token", request->options.token, "What a request must bring: ?token=T or a bearer token")
-      ->type_name("T");
+      ->type_name("T")
+      ->envname(kTokenVariable);
   command->footer(
       "The page is at /, metrics at /metrics, a check at /healthz. Only GET is answered, and no file is written.\n"
+      "Everybody on this machine can read a command line: the token may come in ISOCHRON_PAGE_TOKEN instead.\n"
       "There is no encryption: beyond this machine, use a tunnel (ssh -L) or a proxy.");
   command->final_callback([request] { run_serve(*request); });
 }

@@ -20,7 +20,7 @@ inline std::string mpi_error_text(int code) {
 
 inline void check_mpi(int code, const char* call) {
   if (code != MPI_SUCCESS) {
-    throw PeerLostError(std::string(call) + ": " + mpi_error_text(code), {});
+    throw PeerLostError(std::string(call).append(": ").append(mpi_error_text(code)), {});
   }
 }
 

@@ -14,6 +14,7 @@
 #include <mpi.h>
 
 #include "isochron/comm/mpi_call.h"
+#include "isochron/comm/own_interface.h"
 
 namespace isochron {
 namespace {
@@ -97,9 +98,14 @@ MpiSession::MpiSession() {
   setenv("OMPI_MCA_coll", "^han", /*overwrite=*/0);
   // Both sides of a join are connected by the launcher's daemon, without a limit in time unless it is told one.
   setenv("OMPI_MCA_mpi_pmix_connect_timeout", "60", /*overwrite=*/0);  // seconds
+  const std::string interface = interface_for_mpi();
+  if (!interface.empty()) {
+    setenv("OMPI_MCA_btl_tcp_if_include", interface.c_str(), /*overwrite=*/0);  // what the others are told
+  }
   int provided = MPI_THREAD_SINGLE;
   {
     const LoneStart lone;
+    const OwnInterface own(interface);
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   }
   if (provided < MPI_THREAD_MULTIPLE) {

@@ -28,6 +28,9 @@ constexpr auto kGaveUp = std::numeric_limits<std::int64_t>::max();
 // After a revocation requests ended within 18 ms wherever it was measured.
 constexpr auto kDrainPatience = 1000ms;
 
+// For a worker that is alone to end by itself, once this thread is stuck.
+constexpr auto kTimeToSave = std::chrono::milliseconds(60s);
+
 // Between two turns of the thread, in which it may ask a silent peer twice and wait as long as for an operation.
 std::chrono::milliseconds limit_with(std::chrono::milliseconds timeout) {
   return 2 * timeout + 15s;
@@ -100,7 +103,9 @@ void Progress::abort() {
 
 void Progress::run() {
   pthread_setname_np(pthread_self(), "isochron-mpi");
-  WatchedThread watched("the thread that drives MPI", limit_with(last_timeout_));
+  // Alone nobody waits for this thread, so that the job can still save its state and end.
+  const auto farewell = roll_call_.size() == 1 ? kTimeToSave : 0ms;
+  WatchedThread watched("the thread that drives MPI", limit_with(last_timeout_), farewell);
   auto moved = Clock::now();
   std::deque<Operation> fresh;
   while (take_work(fresh, in_flight_.empty() ? kIdlePause : backoff_.sleep_after(Clock::now() - moved))) {

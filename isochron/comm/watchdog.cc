@@ -1,5 +1,6 @@
 #include "isochron/comm/watchdog.h"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
@@ -69,28 +70,37 @@ class Watchdog {
     pthread_setname_np(pthread_self(), "isochron-watch");
     while (true) {
       std::this_thread::sleep_for(kTick);
-      const std::lock_guard lock(mutex_);
-      for (WatchedThread* const thread : threads_) {
-        look_at(*thread);
+      std::unique_lock lock(mutex_);
+      const auto stuck = std::ranges::find_if(threads_, [](WatchedThread* thread) { return is_stuck(*thread); });
+      if (stuck != threads_.end()) {
+        show(**stuck);
+        const std::chrono::milliseconds farewell = (*stuck)->farewell_;
+        lock.unlock();  // others may still come and go
+        leave(farewell);
       }
     }
   }
 
-  static void look_at(WatchedThread& thread) {
+  static bool is_stuck(WatchedThread& thread) {
     const std::uint64_t beats = thread.beats_;
     thread.silent_ = beats == thread.seen_ ? thread.silent_ + kTick : 0ms;
     thread.seen_ = beats;
-    if (thread.silent_ >= thread.limit_.load()) {
-      end(thread);
-    }
+    return thread.silent_ >= thread.limit_.load();
   }
 
-  [[noreturn]] static void end(const WatchedThread& thread) {
+  static void show(const WatchedThread& thread) {
     std::cerr << "isochron: process " + std::to_string(getpid()) + ": " + thread.task_ + " has made no progress for " +
                      std::to_string(thread.silent_.count() / 1000) + " s; this worker leaves the job. It is at:\n";
     pthread_kill(thread.thread_, show_signal());
     for (auto waited = 0ms; !shown && waited < kTimeToShow; waited += kTick) {
       std::this_thread::sleep_for(kTick);
+    }
+  }
+
+  [[noreturn]] static void leave(std::chrono::milliseconds farewell) {
+    if (farewell > 0ms) {
+      kill(getpid(), SIGTERM);
+      std::this_thread::sleep_for(farewell);
     }
     raise(SIGKILL);
     std::abort();
@@ -100,8 +110,8 @@ class Watchdog {
   std::list<WatchedThread*> threads_;
 };
 
-WatchedThread::WatchedThread(std::string task, std::chrono::milliseconds limit)
-    : task_(std::move(task)), limit_(limit) {
+WatchedThread::WatchedThread(std::string task, std::chrono::milliseconds limit, std::chrono::milliseconds farewell)
+    : task_(std::move(task)), farewell_(farewell), limit_(limit) {
   Watchdog::instance().add(this);
 }
 

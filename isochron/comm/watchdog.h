@@ -3,8 +3,9 @@
 // then no time-out of ours is looked at any more.
 //
 // A thread that makes no progress for longer than it may is shown with its calls on standard error, and the process is
-// killed: that is a loss which MPI tells the others at once, and from which they, or the launcher, go on. Time counts
-// only while this process runs, so that one that was stopped and goes on is not taken for stuck.
+// killed: that is a loss which MPI tells the others at once, and from which they, or the launcher, go on. A worker that
+// has no others can be asked to end by SIGTERM first: its other threads go on, and save what there is after the step.
+// Time counts only while this process runs, so that one that was stopped and goes on is not taken for stuck.
 #pragma once
 
 #include <atomic>
@@ -19,8 +20,12 @@ namespace isochron {
 // It watches the thread that makes it, as long as it lives. Thread-safe.
 class WatchedThread {
  public:
-  // What the thread does, for people, and how long it may take from beat to beat.
-  WatchedThread(std::string task, std::chrono::milliseconds limit);
+  // What the thread does, for people; how long it may take from beat to beat; and what the process then gets to end by
+  // itself, 0 if it is to be killed at once.
+  WatchedThread(
+      std::string task,
+      std::chrono::milliseconds limit,
+      std::chrono::milliseconds farewell = std::chrono::milliseconds(0));
   WatchedThread(const WatchedThread&) = delete;
   WatchedThread& operator=(const WatchedThread&) = delete;
   ~WatchedThread();
@@ -32,6 +37,7 @@ class WatchedThread {
   friend class Watchdog;
 
   const std::string task_;
+  const std::chrono::milliseconds farewell_;
   const pthread_t thread_ = pthread_self();
   std::atomic<std::chrono::milliseconds> limit_;
   std::atomic<std::uint64_t> beats_ = 0;

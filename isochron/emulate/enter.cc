@@ -41,7 +41,24 @@ volatile std::sig_atomic_t asked_to_end = 0;
 /// Requests to end reach the worker and its parent; what the worker makes of them is what counts.
 void on_request_to_end(void (*action)(int)) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-    std::signal(number, action);
+    if (std::signal(number, action) == SIG_IGN && number == SIGHUP) {
+      std::signal(number, SIG_IGN);  // by nohup, for the launcher
+    }
+  }
+}
+
+/// What the launcher has preloaded is for mpirun alone: the worker's program may listen where it likes.
+void drop_preloaded() {
+  const char* const given = std::getenv("LD_PRELOAD");
+  const std::string value = given != nullptr ? given : "";
+  const std::size_t end = value.find_first_of(": ");
+  if (!value.substr(0, end).ends_with(std::string("/") + kInterfaceLibrary)) {
+    return;
+  }
+  if (end == std::string::npos) {
+    unsetenv("LD_PRELOAD");
+  } else {
+    setenv("LD_PRELOAD", value.substr(end + 1).c_str(), /*overwrite=*/1);
   }
 }
 
@@ -83,6 +100,7 @@ int enter(
   for (const auto& [name, value] : notes.environment()) {
     setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
   }
+  drop_preloaded();
   on_request_to_end([](int) { asked_to_end = 1; });
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // mpirun has killed its workers if it could
   setpgid(0, 0);

@@ -15,9 +15,12 @@ namespace isochron::emulate {
 // In a worker's environment, for itself and for its program.
 constexpr const char* kCgroupVariable = "ISOCHRON_CGROUP";    // the control group it joins
 constexpr const char* kNetworkVariable = "ISOCHRON_NETWORK";  // the network namespace it joins
+// The network interface of its MPI (comm/own_interface.h), and mpirun's library for the same.
+constexpr const char* kInterfaceVariable = "ISOCHRON_INTERFACE";
+constexpr const char* kInterfaceLibrary = "isochron-interface.so";
 
 /// a) learns its number, if it is not given, from the rank that MPI or Slurm left in the environment;
-/// b) sets the environment that the launcher noted for that worker in `folder`;
+/// b) sets the environment that the launcher noted for that worker in `folder`, and takes out mpirun's library;
 /// c) a child joins its control group and network, notes its process number and becomes `words`;
 /// d) notes how it ended;
 /// e) if the worker was asked to end and did so, waits for the others: mpirun ends a job in which one rank fails, and

@@ -193,6 +193,7 @@ void write_notes(
   if (surroundings.network) {
     variables.emplace_back(kNetworkVariable, surroundings.network->of_worker(worker));
   }
+  variables.emplace_back(kInterfaceVariable, surroundings.network ? kWorkerInterface : "lo");
   const WorkerNotes notes(folder, worker);
   if (spec != nullptr && spec->absent) {
     notes.write_status(kNotThere);
@@ -279,6 +280,14 @@ std::vector<std::string> job_words(
     add(words_inside(surroundings.network->hub()));
   }
   add({"env", "TMPDIR=" + surroundings.folder.path().string()});  // a killed one would leave its folder behind
+  if (const fs::path library = program.parent_path() / kInterfaceLibrary; fs::exists(library)) {
+    const char* const given = std::getenv("LD_PRELOAD");
+    add(
+        {"LD_PRELOAD=" + library.string() + (given != nullptr ? ":" + std::string(given) : ""),
+         std::string(kInterfaceVariable) + "=" + (surroundings.network ? kHubInterface : "lo")});
+  } else {
+    options.say(library.string() + " is not there, so mpirun listens on all interfaces");
+  }
   add(mpirun_words(
       mpirun,
       {.workers = workers_at_first(options),
@@ -329,6 +338,7 @@ JobEnd run_job(
        .replacements = options.replacements,
        .start_timeout = options.start_timeout,
        .stop_timeout = options.stop_timeout,
+       .starts_again = options.starts_again,
        .schedule = std::move(plan.schedule),
        .periods = std::move(plan.periods),
        .limiter = std::move(surroundings.limiter),

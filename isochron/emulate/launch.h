@@ -35,6 +35,9 @@ struct LaunchOptions {
   // What workers may take until they take part in the job, and to end once they were asked to; then they are killed.
   std::chrono::milliseconds start_timeout = std::chrono::minutes(5);
   std::chrono::milliseconds stop_timeout = std::chrono::minutes(5);
+  // Whether the caller starts a job again that ended by itself: then one whose mpirun hangs, so that nobody can join,
+  // is asked to end.
+  bool starts_again = false;
   std::filesystem::path program;                // that has the subcommand `enter`; empty: this one
   std::function<void(const std::string&)> say;  // what a person should know: the throttle in use, changes of speed
 

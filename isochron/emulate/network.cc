@@ -125,11 +125,11 @@ void Network::add_worker(const sim::Link& link) {
   const std::string port = "port" + std::to_string(worker);
   must_run({"ip", "netns", "add", inside});
   must_run({"ip", "-n", inside, "link", "set", "lo", "up"});
-  must_run({"ip", "-n", hub(), "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", inside});
+  must_run({"ip", "-n", hub(), "link", "add", port, "type", "veth", "peer", "name", kWorkerInterface, "netns", inside});
   must_run({"ip", "-n", hub(), "link", "set", port, "master", kHubInterface, "up"});
-  must_run({"ip", "-n", inside, "address", "add", address(worker + 2), "dev", "eth0"});
-  must_run({"ip", "-n", inside, "link", "set", "eth0", "up"});
-  shape(inside, "eth0", link);
+  must_run({"ip", "-n", inside, "address", "add", address(worker + 2), "dev", kWorkerInterface});
+  must_run({"ip", "-n", inside, "link", "set", kWorkerInterface, "up"});
+  shape(inside, kWorkerInterface, link);
   shape(hub(), port, {.bytes_per_second = link.bytes_per_second});
 }
 

@@ -16,7 +16,8 @@
 
 namespace isochron::emulate {
 
-constexpr const char* kHubInterface = "hub";  // of the bridge, in the hub's namespace
+constexpr const char* kHubInterface = "hub";      // of the bridge, in the hub's namespace
+constexpr const char* kWorkerInterface = "eth0";  // in a worker's namespace
 
 /// Whether any worker's link is limited.
 [[nodiscard]] bool has_limited_links(const sim::ClusterSpec& cluster);

@@ -1,6 +1,7 @@
 #include "isochron/emulate/supervisor.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <sstream>
 #include <utility>
@@ -29,6 +30,8 @@ constexpr auto kWatch = std::chrono::milliseconds(100);
 // join to hear that there is nothing left to join.
 constexpr auto kTimeToFinish = std::chrono::seconds(60);
 constexpr auto kTimeToHear = std::chrono::seconds(15);
+// Steps in which the job has had the time to look for requests: mpirun is to blame then, not a long step.
+constexpr std::int64_t kStepsToLook = 3;
 
 std::string in_seconds(std::chrono::milliseconds time) {
   std::ostringstream text;
@@ -54,6 +57,10 @@ std::string in_words(const std::string& worker, const Limits& limits) {
 HeldSignals::HeldSignals() {
   sigemptyset(&held_);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+    struct sigaction now{};
+    if (number == SIGHUP && sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) {
+      continue;  // by nohup: one that is held would come through all the same
+    }
     sigaddset(&held_, number);
   }
   pthread_sigmask(SIG_BLOCK, &held_, &before_);
@@ -106,10 +113,11 @@ JobEnd Supervisor::run() {
       apply_schedule(step);
     }
     watch_start(step);
+    watch_mpirun(step);
     watch_end();
     end_mpirun_in_time();
   }
-  return {.status = verdict(), .asked_to_end = passed_on_ != 0, .before_first_step = start_failed_};
+  return {.status = verdict(), .asked_to_end = passed_on_ != 0 && !starts_anew_, .before_first_step = start_failed_};
 }
 
 bool Supervisor::mpirun_has_ended() {
@@ -144,6 +152,7 @@ void Supervisor::adopt_workers() {
     }
     if (const auto pids = WorkerNotes(job_.folder, worker).pids()) {
       workers_[worker].emplace(*pids);
+      asked_for_.erase(worker);
       begun_ = true;
       due_[worker] = Clock::now() + job_.start_timeout;
       if (job_.limiter && worker < limits_.size()) {  // those who were attached have no limits
@@ -163,6 +172,7 @@ void Supervisor::note_added_workers() {
     mourned_.push_back(false);
     due_.emplace_back();
     joiners_.insert(worker);
+    asked_for_[worker] = {.since = Clock::now(), .step = step_file_.step()};
     const Variables variables = WorkerNotes(job_.folder, worker).environment();
     const auto name = std::ranges::find(variables, io::kWorkerNameVariable, &Variables::value_type::first);
     job_.names.push_back(name != variables.end() ? name->second : "w" + std::to_string(worker));
@@ -220,6 +230,7 @@ void Supervisor::ask_for(std::size_t worker) {
   due_[worker].reset();
   late_.erase(worker);
   joiners_.insert(worker);
+  asked_for_[worker] = {.since = Clock::now(), .step = step_file_.step()};
   WorkerNotes(job_.folder, worker).forget_process();
   io::post_join_request(
       job_.folder, {.words = words_to_join(job_.folder, worker), .worker = static_cast<std::int64_t>(worker)});
@@ -281,6 +292,41 @@ void Supervisor::watch_first_step() {
     }
   }
   give_up_start("there was no first step within " + in_seconds(job_.start_timeout) + missing);
+}
+
+/// The owner of the wait for a process that mpirun was asked to start. That of Open MPI 5.0.11 may hang for good after
+/// a death (its PMIx thread turns in libevent and keeps the lock), and then nobody joins any more.
+void Supervisor::watch_mpirun(std::int64_t step) {
+  if (passed_on_ != 0 || start_failed_ || asked_for_.empty()) {
+    return;
+  }
+  for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+    if (joiners_.contains(worker) && workers_[worker] && due_[worker] && !mourned_[worker] &&
+        !has_reached(worker, io::WorkerPhase::kMember)) {
+      // They come one by one, so the others' time begins when this one has joined, or is given up.
+      for (auto& [other, asked] : asked_for_) {
+        asked = {.since = Clock::now(), .step = step};
+      }
+      return;
+    }
+  }
+  const auto late = std::ranges::find_if(asked_for_, [&](const auto& one) {
+    return Clock::now() > one.second.since + job_.start_timeout && step >= one.second.step + kStepsToLook;
+  });
+  if (late == asked_for_.end()) {
+    return;
+  }
+  const std::string reason = "worker \"" + job_.names[late->first] +
+                             "\" was asked for, and mpirun has started no process within " +
+                             in_seconds(job_.start_timeout);
+  if (job_.starts_again) {
+    starts_anew_ = true;
+    ask_to_end(SIGTERM, reason + ": the job is asked to end, and is started again");
+  } else {
+    job_.say(reason + ": the job goes on without it");
+    WorkerNotes(job_.folder, late->first).write_status(128 + SIGKILL);
+    asked_for_.erase(late);
+  }
 }
 
 /// MPI cannot begin without one of its processes, so all begin anew.
@@ -375,6 +421,9 @@ bool Supervisor::apply(std::size_t worker, const Limits& wanted) {
 }
 
 void Supervisor::pass_on(int signal) {
+  if (std::exchange(starts_anew_, false)) {
+    return;  // it ends already, and will not be started again
+  }
   if (passed_on_ != 0) {
     job_.say("signal again: the workers are killed");
     signal_workers(SIGKILL);
@@ -383,14 +432,19 @@ void Supervisor::pass_on(int signal) {
     }
     return;
   }
+  // Workers know what to do on SIGINT and SIGTERM.
+  ask_to_end(signal == SIGHUP ? SIGTERM : signal, std::string(strsignal(signal)) + ": passed on to the workers");
+}
+
+void Supervisor::ask_to_end(int signal, const std::string& reason) {
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
     if (!workers_[worker]) {
       WorkerNotes(job_.folder, worker).write_status(128 + SIGKILL);  // it may never come, and others would wait for it
     }
   }
   asked_ = Clock::now();
-  passed_on_ = signal == SIGHUP ? SIGTERM : signal;  // workers know what to do on SIGINT and SIGTERM
-  job_.say(std::string(strsignal(signal)) + ": passed on to the workers");
+  passed_on_ = signal;
+  job_.say(reason);
   signal_workers(passed_on_);
   for (std::size_t worker = 0; worker < limits_.size(); ++worker) {
     if (limits_[worker].stopped) {  // it must hear it too

@@ -6,6 +6,7 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -54,6 +55,7 @@ struct RunningJob {
   std::int64_t replacements = 0;               // of workers that die, in all
   std::chrono::milliseconds start_timeout{0};  // until the first step, and of those who join until they take part
   std::chrono::milliseconds stop_timeout{0};   // until the workers have ended that were asked to
+  bool starts_again = false;                   // after it has ended by itself, from a checkpoint
   std::optional<Schedule> schedule;            // none: no limits
   std::vector<std::int64_t> periods;           // of the workers' quotas, microseconds
   std::unique_ptr<CpuLimiter> limiter;         // null: no limits
@@ -64,7 +66,7 @@ struct RunningJob {
 
 struct JobEnd {
   int status = 0;
-  bool asked_to_end = false;       // by a signal
+  bool asked_to_end = false;       // by a signal to the launcher
   bool before_first_step = false;  // a worker was lost or late before the job could begin
 };
 
@@ -87,6 +89,7 @@ class Supervisor {
   void note_lost_workers(std::int64_t step);
   void watch_start(std::int64_t step);
   void watch_first_step();
+  void watch_mpirun(std::int64_t step);
   void watch_end();
   void give_up_start(const std::string& reason);
   void kill_late(std::size_t worker, const std::string& reason);
@@ -94,6 +97,7 @@ class Supervisor {
   void apply_schedule(std::int64_t step);
   bool apply(std::size_t worker, const Limits& wanted);
   void pass_on(int signal);
+  void ask_to_end(int signal, const std::string& reason);
   void signal_workers(int signal) const;
   void end_mpirun_in_time();
   [[nodiscard]] bool mpirun_has_ended();
@@ -121,6 +125,13 @@ class Supervisor {
   std::vector<std::optional<std::chrono::steady_clock::time_point>> due_;  // to take part; none: not begun, or it does
   std::optional<std::size_t> lost_at_start_;                               // the first that was
   bool start_failed_ = false;
+  // Whoever was asked for and has no process yet: since when, and at which step of the job.
+  struct Asked {
+    std::chrono::steady_clock::time_point since;
+    std::int64_t step = 0;
+  };
+  std::map<std::size_t, Asked> asked_for_;
+  bool starts_anew_ = false;  // the job was asked to end by this launcher, since its mpirun hangs
   std::optional<std::chrono::steady_clock::time_point> asked_;    // to end
   std::optional<std::chrono::steady_clock::time_point> reached_;  // the end, by the first of them
   std::chrono::steady_clock::time_point next_watch_;              // of the end

@@ -27,7 +27,10 @@ void TrainRequest::add_options(CLI::App& command) {
   command.add_option("--serve-host", serve.host, "Address of the page; other than loopback needs --serve-token")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--serve-token", serve.token, "What a request must bring")->type_name("T")->group(group);
+  command.add_option("--serve-token", serve.token, "What a request must bring")
+      ->type_name("T")
+      ->envname(cli::kTokenVariable)
+      ->group(group);
   cli::add_choice(command, "--progress", progress, {"auto", "line", "plain", "off"}, "auto: a line on a terminal")
       ->group(group);
   command.add_flag("--quiet", quiet, "Nothing but errors and what --json writes")->group(group);

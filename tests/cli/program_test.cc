@@ -222,6 +222,7 @@ TEST_F(ProgramTest, RefusesALaunchBeforeAnythingStarts) {
       "launch --cluster dynamic -- true", "--cluster is 'dynamic', which changes during the run; permitted: ");
   expect_refusal("launch -n 1 --throttle magic -- true", "--throttle is 'magic'; permitted: auto, cgroup, duty-cycle");
   expect_refusal("launch -n 1 --period-ms 0 -- true", "--period-ms is '0'; permitted: ");
+  expect_refusal("doctor --job none", "job is 'none'; permitted: ");
   expect_refusal("launch -n 1 --mpirun ./none -- true", "mpirun is './none'; permitted: ");
   write("tiny.toml", "[[worker]]\ncores = 0.0005\n");
   expect_refusal("launch --cluster tiny.toml -- true", "worker \"worker-0\": cores is 5e-04; permitted: 0.001 or more");

@@ -114,6 +114,9 @@ TEST_F(ViewProgramTest, RefusesWhatItCannotDraw) {
   expect_refusal("serve none.jsonl", "RUN is 'none.jsonl'; permitted: ");
   expect_refusal("serve run.uniform.jsonl --port 70000", "--port is '70000'; permitted: ");
   expect_refusal("serve run.uniform.jsonl --host 0.0.0.0", "--token is ''; permitted: at least 16 ");
+  setenv("ISOCHRON_PAGE_TOKEN", "too-short", 1);  // one may come where others cannot read it
+  expect_refusal("serve run.uniform.jsonl --host 0.0.0.0", "--token is 'too-short'; permitted: at least 16 ");
+  unsetenv("ISOCHRON_PAGE_TOKEN");
   EXPECT_FALSE(fs::exists(folder_ / "report.html"));
 }
 

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <functional>
+#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -15,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // In a process of its own, since the watchdog ends it.
-int status_of(void (*action)()) {
+int status_of(const std::function<void()>& action) {
   const pid_t child = fork();
   if (child == 0) {
     action();
@@ -37,6 +39,36 @@ TEST(WatchdogTest, EndsAProcessWhoseThreadMakesNoProgressAndShowsWhereItIs) {
   EXPECT_EQ(WTERMSIG(status), SIGKILL) << "MPI tells the others of it";
   EXPECT_NE(said.find("a thread that waits has made no progress for 0 s"), std::string::npos) << said;
   EXPECT_NE(said.find("nanosleep"), std::string::npos) << said;
+}
+
+// Others of its threads go on: a job that is alone saves its state and ends.
+TEST(WatchdogTest, LetsAProcessEndByItselfThatMay) {
+  testing::internal::CaptureStderr();
+  const auto stuck = [](std::chrono::milliseconds farewell) {
+    std::thread([farewell] {
+      const WatchedThread watched("a thread that waits", 500ms, farewell);
+      std::this_thread::sleep_for(20s);
+    }).detach();
+  };
+  EXPECT_EQ(
+      status_of([stuck] {
+        static volatile std::sig_atomic_t asked = 0;
+        std::signal(SIGTERM, [](int) { asked = 1; });
+        stuck(10s);
+        while (asked == 0) {
+          std::this_thread::sleep_for(10ms);
+        }
+        const WatchedThread meanwhile("what it does to save", 10s);  // nothing keeps it from that
+        std::_Exit(7);
+      }),
+      7 << 8);
+  const int killed = status_of([stuck] {
+    std::signal(SIGTERM, SIG_IGN);
+    stuck(500ms);
+    std::this_thread::sleep_for(20s);
+  });
+  EXPECT_TRUE(WIFSIGNALED(killed) && WTERMSIG(killed) == SIGKILL) << "it did not end in its time";
+  testing::internal::GetCapturedStderr();
 }
 
 TEST(WatchdogTest, LeavesAThreadAloneThatMakesProgressOrIsDone) {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/emulate/await.h"
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include "isochron/core/error.h"
+#include "isochron/emulate/listeners.h"
 #include "isochron/emulate/mpirun.h"
 #include "isochron/emulate/process.h"
 #include "isochron/io/join_requests.h"
@@ -252,6 +254,38 @@ TEST_F(LaunchTest, PassesSignalsOnAndWaits) {
       fs::remove(file);
     }
   }
+}
+
+// As under nohup, whose terminal goes.
+TEST_F(LaunchTest, LeavesASignalAloneThatWasIgnoredBefore) {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  begin({"-n", "1"}, kReport + kWait);
+  std::signal(SIGHUP, before);
+  report(0);
+  kill(launcher_, SIGHUP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  std::ofstream("go").close();
+  EXPECT_EQ(end(), 0);
+}
+
+// What a worker's program opens is its own matter, mpirun's ports are for the job's processes alone.
+TEST_F(LaunchTest, KeepsMpirunsPortsOnLoopback) {
+  begin({"-n", "2"}, kReport + "echo \"preload=$LD_PRELOAD\" > preload.$OMPI_COMM_WORLD_RANK; " + kWait);
+  report(0);
+  report(1);
+  ASSERT_TRUE(await([] { return content("preload.1") != ""; }));
+  const std::vector<Listener> listeners = listeners_of_job(std::to_string(launcher_));
+  const Outcome doctor = emulate::run({ISOCHRON_PROGRAM, "doctor", "--job", std::to_string(launcher_)});
+  std::ofstream("go").close();
+  EXPECT_EQ(end(), 0);
+  EXPECT_FALSE(listeners.empty());
+  for (const Listener& one : listeners) {
+    EXPECT_TRUE(one.loopback) << one.program << " listens on " << one.address << ":" << one.port;
+    EXPECT_THAT(doctor.output, HasSubstr(one.address + ":" + std::to_string(one.port) + ", MPI's daemon"));
+  }
+  EXPECT_EQ(doctor.status, 0);
+  EXPECT_THAT(doctor.output, Not(HasSubstr("warn")));
+  EXPECT_EQ(content("preload.1"), "preload=\n");
 }
 
 TEST_F(LaunchTest, DoesNotWaitForTheDead) {

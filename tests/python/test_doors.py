@@ -245,6 +245,70 @@ def test_the_key_does_not_travel_and_a_recorded_visit_opens_nothing():
         assert heard == [{"rank": 1}]
 
 
+def changed(chance, said):
+    """Other bytes: some flipped, cut off, doubled or put in between."""
+    data = bytearray(said)
+    for _ in range(chance.randint(1, 4)):
+        place = chance.randrange(len(data) + 1)
+        how = chance.randrange(4)
+        if how == 0 and place < len(data):
+            data[place] ^= 1 << chance.randrange(8)
+        elif how == 1:
+            del data[place:]
+        elif how == 2:
+            data[place:place] = chance.randbytes(chance.randint(1, 40))
+        else:
+            data += data[place:]
+    return bytes(data)
+
+
+def hello_to(link, words, who=b"guest"):
+    """What one who knows the key would say to the challenge on this connection."""
+    theirs, mine = link.recv(32), bytes(range(32))
+    text = door.json.dumps(words, separators=(",", ":")).encode()
+    return mine + len(text).to_bytes(4, "big") + text + door._seal(KEY, who, theirs + mine, text)
+
+
+def test_hellos_that_were_changed_on_their_way_are_not_heard():
+    chance, heard = random.Random(13), []
+    with opened(lambda guest: (heard.append(guest.hello), echo(guest))) as entrance:
+        for number in range(300):
+            with socket.create_connection(("127.0.0.1", entrance.port), 5.0) as link, contextlib.suppress(OSError):
+                said = hello_to(link, {"rank": number})
+                other = changed(chance, said)
+                if other[: len(said)] != said:  # what comes after a whole hello is another matter
+                    link.sendall(other)
+                    link.shutdown(socket.SHUT_WR)
+                    while link.recv(4096):
+                        pass
+        assert heard == [] and visit(entrance, {"rank": 1}) == {"heard": {"rank": 1}}
+
+
+def test_answers_that_were_changed_on_their_way_are_errors_of_the_connection():
+    chance = random.Random(17)
+
+    def answer(listener):
+        for _ in range(200):
+            with listener.accept()[0] as link, contextlib.suppress(OSError):
+                link.sendall(bytes(range(32)))
+                mine = link.recv(32)
+                link.recv(4096)
+                text = b'{"addresses":["127.0.0.1:1"]}'
+                seal = door._seal(KEY, b"door", bytes(range(32)) + mine, text)
+                said = len(text).to_bytes(4, "big") + text + seal
+                other = changed(chance, said)
+                link.sendall(other if other[: len(said)] != said else b"")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=(listener,), daemon=True)
+        thread.start()
+        for _ in range(200):
+            link = socket.create_connection(listener.getsockname(), 5.0)
+            with pytest.raises(OSError):
+                door.introduce(link, KEY, {"rank": 1}, door.time.monotonic() + 5.0)
+        thread.join(10)
+
+
 def test_who_speaks_slowly_has_the_same_time_as_others(monkeypatch):
     monkeypatch.setattr(door, "HELLO_SECONDS", 0.5)
     with opened(echo) as entrance, socket.create_connection(("127.0.0.1", entrance.port), 30.0) as link:

@@ -36,6 +36,22 @@ def test_survivors_of_a_killed_worker_go_on(trio):
         assert result["events"] == [("death", 1)]
 
 
+def test_the_record_that_a_lost_first_worker_has_not_written_is_written_by_the_next(nursery, tmp_path):
+    """All have finished the step by then, so that the log would lack it and not prove its samples."""
+    import torch.distributed as dist
+
+    store = dist.TCPStore("127.0.0.1", 0, 3, is_master=True, wait_for_workers=False)
+    ranks = Ranks(nursery, 3, store.port)
+    log = tmp_path / "run.jsonl"
+    ranks.start("torch_worker:tried", sync="bsp", phase="record", fault="kill", victim=0, folder=str(tmp_path),
+                timeout=60.0, log=str(log))  # fmt: skip
+    assert [ranks.result(rank)["end"] for rank in (1, 2)] == ["on", "on"]
+    ranks.close()
+    run = isochron.read_run(log)
+    assert [step["step"] for step in run.step_records] == list(range(8))
+    assert [event["event"] for event in run.event_records] == ["death"]
+
+
 def test_what_a_killed_worker_had_accumulated_is_computed_again(trio):
     trio.start("survive", how="KILL", victim=1, when=5, accumulate=2)  # the second of steps 4 and 5
     results = [trio.result(rank) for rank in (0, 2)]

@@ -77,6 +77,16 @@ class ElasticProgramTest : public ShellTest {
     return {};
   }
 
+  [[nodiscard]] std::int64_t count_steps() const {
+    std::ifstream stream(folder_ / "run.jsonl");
+    io::RunLogReader reader(stream, "run.jsonl");
+    std::int64_t count = 0;
+    while (const auto line = reader.next()) {
+      count += std::holds_alternative<StepRecord>(*line) ? 1 : 0;
+    }
+    return count;
+  }
+
   [[nodiscard]] std::int64_t last_step() const {
     std::ifstream stream(folder_ / "run.jsonl");
     io::RunLogReader reader(stream, "run.jsonl");
@@ -134,6 +144,30 @@ TEST_F(ElasticProgramTest, TheJobsLogIsFoundByItsLauncher) {
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_EQ(content(folder_ / "status"), "0\n") << content(folder_ / "top.txt");
   EXPECT_THAT(content(folder_ / "top.txt"), HasSubstr("w1"));
+}
+
+// mpirun, workers and those who joined; also without our launcher, where mpirun is another matter.
+TEST_F(ElasticProgramTest, OnOneHostNothingListensButOnLoopback) {
+  const Outcome launched = script(
+      "-n 2 --replace 1 -- " + kTrain,
+      "after 10; kill -9 $(pid 1); said '\"join\"' run.jsonl;"
+      "'" ISOCHRON_PROGRAM "' doctor --job $(launcher) >ports 2>&1; kill -TERM $(launcher)");
+  EXPECT_EQ(launched.status, 143) << launched.errors;
+  const std::string ports = content(folder_ / "ports");
+  EXPECT_THAT(ports, testing::ContainsRegex("ok +process [0-9]+, isochron-worker +127.0.0.1:[0-9]+, MPI's transport"));
+  EXPECT_THAT(ports, testing::ContainsRegex("ok +process [0-9]+, prterun +127.0.0.1:[0-9]+, MPI's daemon"));
+  EXPECT_THAT(ports, testing::Not(HasSubstr("warn")));
+
+  const Outcome bare = shell(
+      "rm run.jsonl; mpirun=$('" ISOCHRON_PROGRAM
+      "' doctor | sed -n 's/.* at \\(.*mpirun\\)$/\\1/p'); "
+      "OMP_NUM_THREADS=1 $mpirun -n 2 --oversubscribe --bind-to none $([ $(id -u) = 0 ] && echo --allow-run-as-root) "
+      "'" ISOCHRON_PROGRAM "' " +
+      kTrain +
+      "& job=$!; while ! grep -qs step run.jsonl; do sleep 0.1; done;"
+      "'" ISOCHRON_PROGRAM "' doctor --job $job >ports; kill -9 $job; grep isochron-worker ports");
+  EXPECT_THAT(bare.output, HasSubstr(" 127.0.0.1:")) << bare.errors;
+  EXPECT_THAT(bare.output, testing::Not(HasSubstr("warn")));
 }
 
 TEST_F(ElasticProgramTest, AStoppedWorkerIsPutOut) {
@@ -266,10 +300,24 @@ TEST_F(ElasticProgramTest, AJobThatLosesAllWorkersAtOnceStartsAgainThoughTheyAre
   expect_proven_ledger();
 }
 
+// A hung mpirun starts nobody: a stopped one does the same. The workers train on, so nobody else would notice.
+TEST_F(ElasticProgramTest, AJobWhoseMpirunHangsStartsAgainWhenAWorkerIsToJoin) {
+  const Outcome outcome = script(
+      "-n 2 --restarts 1 --start-timeout 10 -- " + kTrain + "--checkpoints saved",
+      "after 10; launcher=$(launcher); hung=$(pgrep -P $launcher); kill -STOP $hung;"
+      "'" ISOCHRON_PROGRAM
+      "' launch --attach $launcher -n 1;"
+      "until new=$(pgrep -P $launcher) && [ $new != $hung ]; do sleep 0.1; done;"
+      "after $(($(wc -l < run.jsonl) + 20)); kill -TERM $launcher");
+  EXPECT_EQ(outcome.status, 143) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("worker \"w2\" was asked for, and mpirun has started no process within 10 s"));
+  expect_proven_ledger();
+}
+
 // As a call of MPI does that never returns. No time-out is looked at, and the thread answers nobody.
 TEST_F(ElasticProgramTest, AWorkerWhoseMpiHangsLeavesAndTheJobStartsAgainFromItsCheckpoint) {
   const Outcome outcome = script(
-      "-n 1 --restarts 1 -- " + kTrain + "--steps 200 --timeout 2 --checkpoints saved --checkpoint-every 5",
+      "-n 1 --restarts 1 -- " + kTrain + "--steps 500 --timeout 2 --checkpoints saved --checkpoint-every 100000",
       "after 13; python3 '" ISOCHRON_HOLD_THREAD "' $(pid 0) isochron-mpi; echo $? >held");
   if (content(folder_ / "held") == "77\n") {
     GTEST_SKIP() << "a thread may not be held here: " << outcome.errors;
@@ -277,7 +325,8 @@ TEST_F(ElasticProgramTest, AWorkerWhoseMpiHangsLeavesAndTheJobStartsAgainFromIts
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_THAT(outcome.errors, HasSubstr("the thread that drives MPI has made no progress for 19 s"));
   EXPECT_THAT(outcome.errors, HasSubstr("it is started again from its last checkpoint"));
-  EXPECT_EQ(last_step(), 199);
+  EXPECT_EQ(last_step(), 499);
+  EXPECT_EQ(count_steps(), 500) << "it saved its state before it left: nothing is computed again";
   expect_proven_ledger();
 }
 

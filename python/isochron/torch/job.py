@@ -26,7 +26,7 @@ import torch.distributed as dist
 from torch import nn
 
 from isochron._core import Ledger, StepRecord, UpdateRecord
-from isochron.errors import Error
+from isochron.errors import Error, PeerError
 from isochron.torch import cluster, environment, state
 from isochron.torch.loader import Loader
 from isochron.torch.options import JobOptions
@@ -327,8 +327,20 @@ class Job(Steps):
         self._loop_epoch = self.epoch
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Job, models, optimizers and whatever else was prepared, in one file that appears whole. Collective."""
-        self._prepared.save(path, self.state_dict())
+        """Job, models, optimizers and whatever else was prepared, in one file that appears whole. Collective. If a
+        worker is lost meanwhile, those who are left come together first; without the first worker another one
+        writes."""
+        job, wrote = self.state_dict(), self._world.rank == 0
+        try:
+            self._prepared.save(path, job)
+        except PeerError as error:
+            if not self._recovery.is_possible:
+                raise
+            self._models.remember_buffers()  # the step before is done: nothing of it is undone
+            self._recover(error)
+            # Others may know already that the file is there, and have gone on: there is no exchange about it any more.
+            if self._world.rank == 0 and not wrote:
+                self._prepared.write(path, self.state_dict())
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """After prepare(), before the loop. Collective; only the first worker needs to see the file."""

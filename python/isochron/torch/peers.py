@@ -79,6 +79,10 @@ class Meeting:
             return True
         return peer.machine == self._me.machine and state_of(peer.process) in "ZX"
 
+    def is_stopped(self, peer: Peer) -> bool:
+        """A process of this host that does not run: nobody else would be told so."""
+        return peer.machine == self._me.machine and state_of(peer.process) == "T"
+
     def gather(
         self, members: list[Peer], standing: dict[str, Any], suspects: tuple[int, ...] = ()
     ) -> tuple[list[Peer], dict[int, Any], list[Peer]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import io
 import os
 import tempfile
@@ -17,6 +18,8 @@ from isochron._core import VERSION, Replica
 from isochron.errors import Error
 from isochron.torch.parallel import Models
 from isochron.torch.world import World
+
+_UNFINISHED = ".unfinished"
 
 
 def of_replica(replica: Replica) -> dict[str, Any]:
@@ -108,18 +111,26 @@ class Prepared:
             sharded.set_optimizer_state_dict(models[0], optimizer, saved, options=options)
 
     def save(self, path: str | os.PathLike[str], job: dict[str, Any]) -> None:
-        first = self.world.rank == 0
-        packed = self._pack_sharded() if self.models.sharded else self.pack() if first else {}
-        packed |= {"job": job, "others": [other.state_dict() for other in self.others]}
+        """Collective: the first worker writes, and all hear whether it could."""
         failure = ""
-        if first:
+        if self.world.rank == 0 or self.models.sharded:
             try:
-                _write(Path(path), packed)
-            except OSError as error:
-                failure = f"cannot write {path}: {error.strerror or error}"
+                self.write(path, job)
+            except Error as error:
+                failure = str(error)
         failure = self.world.broadcast(failure, 0)
         if failure:
             raise Error(failure)
+
+    def write(self, path: str | os.PathLike[str], job: dict[str, Any]) -> None:
+        """By the first worker alone; if models are sharded all must call it."""
+        packed = self._pack_sharded() if self.models.sharded else self.pack()
+        packed |= {"job": job, "others": [other.state_dict() for other in self.others]}
+        if self.world.rank == 0:
+            try:
+                _write(Path(path), packed)
+            except OSError as error:
+                raise Error(f"cannot write {path}: {error.strerror or error}") from error
 
     def load(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Returns the job that was saved with it."""
@@ -143,8 +154,12 @@ class Prepared:
 
 
 def _write(path: Path, packed: dict[str, Any]) -> None:
-    """Whole or not at all."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.", delete=False) as file:
+    """Whole or not at all. What a first worker that was killed while it wrote has left goes."""
+    for left in path.parent.glob(f"{glob.escape(path.name)}.*{_UNFINISHED}"):
+        left.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile(
+        dir=path.parent, prefix=f"{path.name}.", suffix=_UNFINISHED, delete=False
+    ) as file:
         try:
             torch.save(packed, file)
             file.flush()

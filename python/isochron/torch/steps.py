@@ -130,7 +130,7 @@ class Steps:
     def _open_trace(self, go_on: bool) -> None:
         assert self._source is not None
         size = self._source.samples_per_epoch
-        self._trace.open(self.is_first, size, self.step, self._replica.workers, go_on)
+        self._trace.open(self.is_first, size, self.step, self._replica.workers, go_on, self._record)
 
     def _rethrow_failure(self) -> None:
         if self._world.failure is not None:

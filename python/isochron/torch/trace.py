@@ -18,8 +18,17 @@ class Trace:
         self._names: dict[int, str] = {}  # of workers by their ids, those that are gone included
         self._board: Any = None
 
-    def open(self, first: bool, samples_per_epoch: int, step: int, workers: list[Worker], go_on: bool) -> None:
-        """By the first worker, when the data is known. A log that goes on is told from which step."""
+    def open(
+        self,
+        first: bool,
+        samples_per_epoch: int,
+        step: int,
+        workers: list[Worker],
+        go_on: bool,
+        last: StepRecord | None = None,
+    ) -> None:
+        """By the first worker, when the data is known. A log that goes on is told from which step. `last`: the last
+        finished step of this job, which a first worker that was lost may not have written any more."""
         self._names |= {worker.id: worker.name for worker in workers}
         if not first:
             return
@@ -37,7 +46,11 @@ class Trace:
                 workers=[(worker.id, worker.name, worker.kind) for worker in workers],
                 go_on=go_on,
             )
-            if self._log.continued and self._log.next_step != step:
+            next_step = self._log.next_step
+            if self._log.continued and last is not None and last.step == next_step:
+                self._log.write(last)
+                next_step += 1
+            if self._log.continued and next_step != step:
                 self._log.write(EventRecord(step=step, seconds=0.0, event="resume", worker=0, words=""))
         if options.tensorboard is not None and self._board is None:
             self._board = options.tensorboard

@@ -289,7 +289,10 @@ class World:
         if gone:
             words = f"{what}: lost {names_of(gone)}"
             return PeerLostError(words, [peer.rank for peer in gone], [peer.host for peer in gone])
-        return PeerLostError(f"{what}: another worker gave up ({str(error).splitlines()[0]})")
+        stopped = [peer for peer in others if self._meeting.is_stopped(peer)]
+        words = f"{what}: another worker gave up" + (f" while {names_of(stopped)} is stopped" if stopped else "")
+        words += f" ({str(error).splitlines()[0]})"
+        return PeerLostError(words, [peer.rank for peer in stopped], [peer.host for peer in stopped])
 
     @contextlib.contextmanager
     def kept_failure(self) -> Iterator[None]:
