@@ -730,4 +730,23 @@ def evaluated(run):
                 mine = error(model, points.x[job.rank :: job.size], points.x[job.rank :: job.size, :1]).item()
             job.evaluation(loss=job.sum([mine])[0])
             model.train()
+
+
+# The table of docs/loops.md.
+
+
+def table():
+    rows = [("framework", "loop", "with", "like one process", "each sample once", "split follows")]
+    rows += [(one.framework, one.loop, one.feature, one.parity, one.once, "yes") for one in CELLS.values()]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]) + "\n"
+
+
+def with_table(text):
+    """A document with the table in place of the one that it has."""
+    before, _, rest = text.partition("| framework |")
+    after = rest.partition("\n\n")[2]
+    return before + table() + ("\n" + after if after else "")
+
+
 import framework_cells  # noqa: E402, F401: enters its cells

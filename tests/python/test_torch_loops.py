@@ -11,9 +11,13 @@ import loop_cells
 PACKAGES = {"lightning": "lightning", "accelerate": "accelerate", "transformers": "transformers"}
 
 
-@pytest.fixture(scope="module")
-def outcomes():
-    return {}
+DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "loops.md"
+
+
+def test_the_document_lists_these_cells():
+    """If not: .venv/bin/python scripts/loops.py"""
+    assert len(loop_cells.CELLS) >= 40
+    assert DOCUMENT.read_text() == loop_cells.with_table(DOCUMENT.read_text())
 
 
 @pytest.mark.parametrize("name", loop_cells.CELLS)
