@@ -12,6 +12,7 @@
 docs/pytorch.md has the rest.
 """
 
+from isochron._core import EventRecord, StepRecord, UpdateRecord, WorkerStep
 from isochron.errors import (
     Error,
     InvariantError,
@@ -24,7 +25,7 @@ from isochron.errors import (
 from isochron.torch.job import Job
 from isochron.torch.loader import Loader
 from isochron.torch.options import JobOptions
-from isochron._core import EventRecord, StepRecord, UpdateRecord, WorkerStep
+from isochron.torch.shards import Shards
 
 __all__ = [
     "Error",
@@ -37,6 +38,7 @@ __all__ = [
     "PeerError",
     "PeerLostError",
     "SampleError",
+    "Shards",
     "StepRecord",
     "TimeoutError",
     "UpdateRecord",

@@ -88,6 +88,10 @@ class AsyncJob(Job):
         return self._stage is Stage.COMPUTING
 
     @property
+    def _has_batch(self) -> bool:
+        return self._stage is Stage.COMPUTING
+
+    @property
     def _my_count(self) -> int:
         return self._order.batch
 
@@ -113,7 +117,7 @@ class AsyncJob(Job):
         seconds = time.perf_counter() - self._stopwatch.started
         warm = self.device.type == "cpu" or self._order.batch in self._known_sizes
         self._known_sizes.add(self._order.batch)
-        self._course.computed(loss, self._stopwatch.cpu_share(seconds), memory_shares(self._device)[0], warm=warm)
+        self._course.computed(loss, self._stopwatch.cpu_share(seconds), memory_shares(self.device)[0], warm=warm)
         self._compute_noted = True
         self._stage = Stage.COMPUTED
 

@@ -23,27 +23,28 @@ from isochron.torch.batch_norm import Statistics
 from isochron.torch.finite import OwnGradients, all_finite, drop_gradients, gradients_of
 from isochron.torch.memory import is_out_of_memory
 from isochron.torch.options import JobOptions
+from isochron.torch.job_datasets import Datasets
 from isochron.torch.parallel import Models
 from isochron.torch.rate import LearningRate
 from isochron.torch.recovery import Recovery
 from isochron.torch.signals import StopSignal
-from isochron.torch.source import LoaderOptions, Share, Source
+from isochron.torch.source import LoaderOptions, Share
 from isochron.torch.stopwatch import Stopwatch, memory_shares
 from isochron.torch.trace import Trace
 from isochron.torch.world import World, is_peer_failure
 
 
-class Steps:
+class Steps(Datasets):
     """One worker's steps."""
 
     def __init__(self, options: JobOptions, device: torch.device, world: World) -> None:
+        super().__init__()
         self.options = options
         self.device = device
         self._world = world
         self._replica = self._new_replica()
         self._statistics = Statistics(world)
-        self._stopwatch = Stopwatch(device)
-        self._device = device
+        self._stopwatch = Stopwatch(device, lambda: world.waited)
         self._models = Models(world, self._statistics, self._stopwatch, options)
         self._prepared = state.Prepared(world, self._models)
         self._optimizers = self._prepared.optimizers
@@ -53,14 +54,12 @@ class Steps:
         self._trace = Trace(options)
         self._step_file = cluster.StepFile.find() if self.is_first else None
         self._signals = StopSignal() if options.handle_signals else None
-        self._source: Source | None = None
-        self._dataset: Any = None
-        self._loader_options = LoaderOptions()
-        self._loop_epoch = 0
         self._group = Group()
         self._record: _core.StepRecord | None = None
         self._update: _core.UpdateRecord | None = None
         self._stop_wanted = False
+        self._several = False  # backward passes to a batch
+        self._given_up = False  # the step whose batch was handed out last
         self._recovery = Recovery(world, self._replica, self._prepared, self._now, self._undo, self._note, self._adopt)
         self._forget_step()
         world.barrier()
@@ -79,9 +78,9 @@ class Steps:
         self._own: OwnGradients | None = None
         self._items = 0.0
         self._loss: torch.Tensor | None = None
+        self._said_loss: torch.Tensor | None = None  # by log_loss()
         self._finished = 0.0
-        self._waited = 0.0  # in exchanges inside forward and backward
-        self._waits = 0  # so many of those
+        self._waits = 0  # in exchanges inside forward and backward
 
     # Where it is.
 
@@ -130,7 +129,8 @@ class Steps:
     def _open_trace(self, go_on: bool) -> None:
         assert self._source is not None
         size = self._source.samples_per_epoch
-        self._trace.open(self.is_first, size, self.step, self._replica.workers, go_on, self._record)
+        others = len(self._datasets) + len(self._saved_data) > 1
+        self._trace.open(self.is_first, size, self.step, self._replica.workers, go_on, others, self._record)
 
     def _rethrow_failure(self) -> None:
         if self._world.failure is not None:
@@ -166,21 +166,26 @@ class Steps:
             if self.options.reseed:
                 self._reseed(self.step, self._world.rank)
             self._rate.apply(self._optimizers, self.decision.learning_rate_factor)
+            self._world.take_waits()
             self._stopwatch.start()
             try:
                 share = self._source.take()
             except Exception as error:
+                if is_peer_failure(error):
+                    self.give_up_step(error)
+                    continue
                 self._abandon()
                 self._give_up_sample(error)
                 continue
             if share is None:
+                self._end_epoch()
                 break
             self._share = share
+            self._given_up = False
             self._own = OwnGradients(self._models.parameters()) if share.plan.diagnose else None
             self._statistics.counts = not share.stand_in
             if self._step_file is not None:
                 self._step_file.publish(self.step)
-            self._world.take_waits()
             return (self._hand_out(share.batch),)
         return None
 
@@ -195,19 +200,25 @@ class Steps:
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
-    def _hand_out(self, batch: Any) -> Any:
-        if self._loader_options.pin_memory and torch.cuda.is_available():
+    def _hand_out(self, batch: Any, options: LoaderOptions | None = None) -> Any:
+        options = options or self._loader_options
+        if options.pin_memory and torch.cuda.is_available():
             batch = collate.pin(batch)
+        if options.to_device:
+            batch = collate.move(batch, self.device)
         if self.options.dynamic and "torch._dynamo" in sys.modules:
             for tensor in collate.tensors_of(batch):
                 if tensor.dim() > 0 and tensor.shape[0] > 1:
                     torch._dynamo.maybe_mark_dynamic(tensor, 0)
         return batch
 
+    def _add_loss(self, loss: torch.Tensor) -> None:
+        self._loss = loss if self._loss is None else self._loss + loss
+
     def _stop_clock(self) -> None:
-        """Backward is over. While this worker waited inside it, its GPU had nothing to do either."""
+        """Backward is over, as far as is known."""
         self._stopwatch.stop()
-        self._waited, self._waits = self._world.take_waits()
+        self._waits = self._world.waits
 
     def _end_computing(self, loss: torch.Tensor | None, items: float) -> None:
         self._loss, self._items = loss, items
@@ -221,17 +232,18 @@ class Steps:
     def _measure(self) -> None:
         if self._replica.phase != "computing":
             return
-        seconds = max(self._stopwatch.seconds() - self._waited, 0.0)
+        seconds, waited, reductions = self._stopwatch.measure()
         counts = self._my_count > 0
-        loss = float(self._loss) if self._loss is not None and counts else 0.0
+        said = self._said_loss if self._said_loss is not None else self._loss
+        loss = float(said) if said is not None and counts else 0.0
         self._group.finite = self._group.finite and math.isfinite(loss)
-        memory, peak_memory = memory_shares(self._device)
+        memory, peak_memory = memory_shares(self.device)
         report = self._replica.report(
             start=self._stopwatch.started - self._began,
             seconds=seconds,
-            waited=self._waited,
-            sync_points=self._waits + 1,
-            cpu=self._stopwatch.cpu_share(seconds + self._waited),
+            waited=waited,
+            sync_points=self._waits + reductions + 1,
+            cpu=self._stopwatch.cpu_share(seconds + waited),
             memory=memory,
             peak_memory=peak_memory,
             loss=loss,
@@ -259,9 +271,9 @@ class Steps:
             return
         if not self._computed:
             if not self._scales_itself:
-                raise Error("the loader went on to the next step before backward()")
-            self._stop_clock()
-            self._end_computing(None, 0.0)
+                raise Error(self._words_for_no_backward())
+            self._end_scaled()
+        self._models.check_use(self._stopwatch.newly_seen())
         self._rate.restore()
         try:
             reports = self._gather_reports()
@@ -274,6 +286,9 @@ class Steps:
             self._models.undo()
         finish = self._replica.leave_out if self._left_out else self._replica.complete
         outcome = finish(reports, self._finished, self._now())
+        for one in self._datasets:
+            if one.beside is not None:
+                one.beside.finish()
         self._recovery.attempts = 0
         if self._synchronises:
             self._group.end()
@@ -287,7 +302,24 @@ class Steps:
             names = ", ".join(f"{workers[rank].name} (rank {rank})" for rank in outcome.non_finite)
             raise NumbersError(f"step {outcome.record.step}: the loss is not finite on {names}")
 
+    def _end_scaled(self) -> None:
+        """Of losses that the loop has scaled by itself."""
+        self._stop_clock()
+        known = self._loss is not None or self._said_loss is not None
+        self._end_computing(self._loss, self._my_count if known else 0.0)
+
+    def _words_for_no_backward(self) -> str:
+        if self._stopwatch.saw_gradients:
+            return (
+                "gradients were computed without the job; call job.backward(loss) in place of loss.backward(), or "
+                "(loss * job.weight).backward()"
+            )
+        return "the loader went on to the next batch before job.backward(loss)"
+
     def _close_step(self) -> None:
+        for one in self._datasets:
+            if one.beside is not None:
+                one.beside.taken = ()
         if self._own is not None:
             self._own.close()
         self._forget_step()
@@ -303,7 +335,7 @@ class Steps:
         if getattr(optimizer, "found_inf", None) is not None:
             return  # a GradScaler judges within the step
         # All at once, before the first of several takes its step, unless losses come one by one or a scaler judges.
-        apart = self._scales_itself or self._has_scaler
+        apart = self._scales_itself or self._has_scaler or self._several
         gradients = [one for each in ([optimizer] if apart else self._optimizers) for one in gradients_of(each)]
         finite = not self._left_out and all_finite(gradients)
         if self._models.sharded:
@@ -316,8 +348,7 @@ class Steps:
 
     def _refuse_gradient(self) -> None:
         if not self._computed:
-            self._stop_clock()
-            self._end_computing(None, 0.0)
+            self._end_scaled()
         try:
             reports = self._gather_reports()
         except Exception as error:
@@ -343,6 +374,7 @@ class Steps:
         self._rate.restore()
         self._models.undo()
         self._close_step()
+        self._given_up = True
         if self._group.beginning and self._group.begun:
             words = "to the first of the batches that were being accumulated"
             self._tell(self._replica.roll_back(self._group.beginning, words, self._now()))
@@ -360,6 +392,7 @@ class Steps:
         self._rate.restore()
         bad = self._recovery.recover(error, taken)
         self._close_step()
+        self._given_up = True
         self._group.end()
         if bad and self.options.on_bad_sample == "stop":
             raise bad[0]
@@ -386,7 +419,7 @@ class Steps:
             self._tell([_core.EventRecord(self.step, self._now(), "skipped", worker, words)])
 
     def _adopt(self, events: list[_core.EventRecord]) -> None:
-        if self._source is not None:
+        if self._trace_begun:
             self._open_trace(go_on=True)  # the first worker may be another one now
         self._tell(events)
 
@@ -400,6 +433,16 @@ class Steps:
 
     def _now(self) -> float:
         return time.perf_counter() - self._began
+
+    def _replan(self) -> None:
+        """The step under way, as it was."""
+        assert self._share is not None and self._source is not None
+        self._replica.abandon()
+        self._source.plan_again(self._share.plan)
+
+    @property
+    def _has_batch(self) -> bool:
+        return self._share is not None
 
     @property
     def _awaits_backward(self) -> bool:
