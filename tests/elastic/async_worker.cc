@@ -105,7 +105,9 @@ class Subject {
     JobOptions options{{.global_batch = 32, .policy = "isochron", .seed = 7}};
     const auto sync = script_.keys.find("sync");
     options.sync = sync != script_.keys.end() && sync->second == "ssp" ? Sync::kSsp : Sync::kAsp;
-    options.async.staleness = script_.number("staleness", 2);
+    if (options.sync == Sync::kSsp) {
+      options.async.staleness = script_.number("staleness", 2);
+    }
     options.async.servers = script_.number("servers", 0);
     options.timeout = static_cast<double>(script_.number("timeout", 30'000)) / 1000.0;
     options.on_update = [this](const UpdateRecord& record) { used_[record.epoch] += record.worker.batch; };
