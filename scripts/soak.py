@@ -121,6 +121,7 @@ class Soak:
     def spawn(self, command):
         self.starts += 1
         self.lines_at_start = self.lines()
+        self.start_is_struck = self.random.random() < 0.15
         environment = dict(os.environ, TMPDIR=str(self.folder), OMP_NUM_THREADS="1")
         with open(self.folder / "errors", "a") as errors:
             return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=errors, stderr=errors,
@@ -138,8 +139,9 @@ class Soak:
             self.counts[kind] += 1
 
     def fault(self):
-        if not self.trains() and self.random.random() < 0.9:
-            return  # it starts: such jobs have to be started again, and most of the time is for those that train
+        if not self.trains() and not self.start_is_struck:
+            return  # such jobs have to be started again, and most of the time is for those that train
+        self.start_is_struck = False
         pids = self.workers()
         young = [pid for pid in pids if time.monotonic() - self.seen[pid] < 2.0]
         half = time.monotonic() - self.start < 30 * self.chosen.minutes

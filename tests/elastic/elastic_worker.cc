@@ -160,6 +160,15 @@ class Subject {
       }
     }
     write("end " + std::to_string(job_.step()) + " workers " + std::to_string(job_.size()));
+    std::ofstream file(script_.folder + "/" + std::to_string(getpid()) + ".parameters");
+    file.precision(9);
+    for (const at::Tensor& parameter : model_->parameters()) {
+      const at::Tensor flat = parameter.detach().contiguous();
+      for (std::int64_t i = 0; i < flat.numel(); ++i) {
+        file << flat.const_data_ptr<float>()[i] << '\n';
+      }
+    }
+    file.close();
     job_.close();
   }
 

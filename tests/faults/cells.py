@@ -12,6 +12,7 @@ PHASES = ("start", "rendezvous", "step", "reduction", "optimizer", "checkpoint",
 # What the workers that are left do.
 FRONTS = {
     "native": "native",
+    "launch": "native, launcher",
     "start": "PyTorch, launcher",
     "PyTorch": "PyTorch",
     "PyTorch without recovery": "PyTorch without recovery",
@@ -20,6 +21,10 @@ FRONTS = {
 }
 OUTCOMES = {
     "on": "the others go on and use every sample once",
+    "again": "the job is started again, and uses every sample once",
+    "joined": "the others go on, a worker joins in the lost one's place, and every sample is used once",
+    "done": "the others end as if nothing had been",
+    "left": "the others end as they were asked to, or with an error that names the worker",
     "named": "the others end with an error that names the worker",
     "told": "save() raises an error with the reason on all",
     "all": "all end with an error that names the worker",
@@ -80,21 +85,32 @@ CELLS = [
     *_cells("native", "bsp", ("nan-skip",), ("step", "reduction"), "skipped"),
     *(cell for sync in ASYNC for cell in _cells("native", sync, DEATHS, (*COMPUTING, "evaluation"), "on")),
     *(cell for sync in ASYNC for cell in _cells("native", sync, ("stop",), ("step",), "on")),
+    # Under `isochron launch`: before the first step, and while a worker joins in the place of a lost one.
+    *_cells("launch", "bsp", (*DEATHS, "stop"), ("start", "rendezvous"), "again"),
+    *_cells("launch", "bsp", (*DEATHS, "stop"), ("join",), "joined"),
     # PyTorch, in step. Who is left re-forms; only the user's own collective calls tell of the loss by an error.
     *_cells("start", "bsp", ("kill", "exit", "error"), ("start",), "named"),
     *_cells("PyTorch", "bsp", LOSSES, ("rendezvous", "evaluation"), "named"),
-    *_cells("PyTorch", "bsp", LOSSES, (*COMPUTING, "join", "leave", "end"), "on"),
-    *_cells("PyTorch", "bsp", ("kill", "exit", "error", "stop"), ("checkpoint",), "on"),
-    *_cells("PyTorch", "bsp", ("kill-first",), ("checkpoint",), "named"),  # who wrote it, while the others wait
+    *_cells("PyTorch", "bsp", LOSSES, (*COMPUTING, "checkpoint", "join", "leave", "end"), "on"),
     *_cells("PyTorch", "bsp", ("nan",), ("step", "reduction"), "all"),
     *_cells("PyTorch", "bsp", ("nan-skip",), ("step", "reduction"), "skipped"),
     *_cells("PyTorch", "bsp", ("memory",), ("step",), "smaller"),
     *_cells("PyTorch", "bsp", ("disk",), ("checkpoint",), "told"),
     # The same with elastic=False, as with NCCL.
     *_cells("PyTorch without recovery", "bsp", LOSSES, ("rendezvous", *COMPUTING, "checkpoint", "evaluation"), "named"),
+    *_cells("PyTorch without recovery", "bsp", LOSSES, ("leave",), "named"),
+    *_cells("PyTorch without recovery", "bsp", LOSSES, ("end",), "done"),
     # PyTorch, out of step: a lost worker ends the job.
     *(cell for sync in ("asp", "ssp") for cell in _cells(
         "PyTorch", sync, LOSSES, ("rendezvous", *COMPUTING, "checkpoint", "evaluation"), "named")),
+    *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, ("leave",), "left")),
+    *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, ("end",), "done")),
+    # TensorFlow: a lost worker ends the job.
+    *(cell for sync in ("bsp", "asp") for cell in _cells(
+        "TensorFlow", sync, LOSSES, ("rendezvous", *COMPUTING, "checkpoint", "evaluation"), "named")),
+    *_cells("TensorFlow", "bsp", LOSSES, ("leave",), "named"),
+    *_cells("TensorFlow", "asp", LOSSES, ("leave",), "left"),
+    *(cell for sync in ("bsp", "asp") for cell in _cells("TensorFlow", sync, LOSSES, ("end",), "done")),
     # The protocol of core/replica, which jobs in Python run on, by itself in one process.
     *_cells("replica", "bsp", DEATHS, (*COMPUTING, "checkpoint", "evaluation", "join", "leave", "end"), "on"),
     *_cells("replica", "bsp", ("memory",), ("step", "end"), "smaller"),

@@ -1,15 +1,16 @@
 """Tries every cell of the fault matrix (cells.py) and compares the table of docs/guarantees.md with it.
 
-Jobs of real processes run three at a time, since they mostly wait; every cell is a test of its own that waits for its
-job. The variable ISOCHRON_BIN says where elastic_worker and async_worker are, MPIRUN what starts them.
+Jobs of real processes run several at a time, since they mostly wait; every cell is a test of its own that waits for its
+job. The variable ISOCHRON_BIN says where the programs are, MPIRUN what starts workers, TENSORFLOW_PYTHON which Python
+has TensorFlow.
 """
 
 import concurrent.futures
 import contextlib
+import functools
+import json
 import os
 import pathlib
-import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,12 +23,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/python"), str(ROOT / "tests/faults")]
 
 import cells  # noqa: E402
+import native_jobs  # noqa: E402
 import protocol  # noqa: E402
 from ranks import ENVIRONMENT, Nursery, Ranks  # noqa: E402
 
-AT_ONCE = 3  # jobs
-TIMEOUT = {"stop": 6.0}  # of jobs, in seconds; without recovery and at the rendezvous it is waited for, too
-LONG = 300.0  # a job that takes so long hangs, however busy the machine is
+AT_ONCE = 4  # jobs
+LONG = native_jobs.LONG
+SAME = 1.2e-7  # how far a model may be from that of an undisturbed run
 CELLS = {cell.name: cell for cell in cells.CELLS}
 
 
@@ -37,11 +39,11 @@ class TorchJobs:
     def __init__(self):
         self._nursery = None
         self._lock = threading.Lock()
+        self._once = threading.Lock()
 
     def run(self, cell):
-        """What became of every rank: its answer, or None if it died, and which rank was struck."""
-        import torch.distributed as dist
-
+        """What became of every rank: its answer, or None if it died; which rank was struck; and the parameters after
+        every step of the same job without a fault."""
         victim = 0 if cell.fault == "kill-first" or cell.fault == "disk" else 1
         size = 4 if cell.phase == "join" else 3
         arguments = {"sync": cell.sync, "phase": cell.phase, "fault": cell.fault.split("-")[0], "victim": victim,
@@ -52,15 +54,28 @@ class TorchJobs:
             arguments["first_lost"] = size - 1
         if cell.fault == "nan-skip":
             arguments["numbers"] = "skip"
+        answers = self._ranks(size, arguments, victim if cell.fault == "stop" else None)
+        with self._once:
+            course = self._undisturbed(3 if cell.outcome == "skipped" else None) if cell.sync == "bsp" else None
+        return answers, victim, course
+
+    @functools.cache  # noqa: B019
+    def _undisturbed(self, left_out):
+        arguments = {"sync": "bsp", "phase": "undisturbed", "fault": None, "victim": None, "timeout": 120.0}
+        return self._ranks(3, {**arguments, "left_out": left_out}, None)[0]["course"]
+
+    def _ranks(self, size, arguments, stopped):
+        import torch.distributed as dist
+
         store = dist.TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False)
         with self._lock:
             self._nursery = self._nursery or Nursery()
             ranks = Ranks(self._nursery, size, store.port)
         with tempfile.TemporaryDirectory() as folder:
             ranks.start("torch_worker:tried", folder=folder, **arguments)
-            answers = [self._answer(ranks, rank, cell.fault == "stop" and rank == victim) for rank in range(size)]
+            answers = [self._answer(ranks, rank, rank == stopped) for rank in range(size)]
         ranks.close()
-        return answers, victim
+        return answers
 
     @staticmethod
     def _answer(ranks, rank, stopped):
@@ -78,22 +93,21 @@ class TorchJobs:
             self._nursery.close()
 
 
-def check_torch(cell, answers, victim):
+def check_left(survivors, victim):
+    assert survivors and all(answer["end"] in ("on", "named") for answer in survivors), survivors
+    named = [answer for answer in survivors if answer["end"] == "named"]
+    assert not named or any(victim in answer["ranks"] for answer in named), survivors
+
+
+def check_torch(cell, answers, victim, course):
     survivors = [answer for answer in answers if answer is not None]
-    expected = {"on": "on", "smaller": "on", "skipped": "on", "named": "named", "all": "numbers",
+    if cell.outcome == "left":
+        return check_left(survivors, victim)
+    expected = {"on": "on", "smaller": "on", "skipped": "on", "done": "on", "named": "named", "all": "numbers",
                 "told": "error"}[cell.outcome]  # fmt: skip
     assert survivors and all(answer["end"] == expected for answer in survivors), answers
     if expected == "on":
-        assert len({str(answer["values"]) for answer in survivors}) == 1
-        assert len({answer["step"] for answer in survivors}) == 1
-        assert all(answer["complete"] != (cell.phase == "leave") for answer in survivors)
-        whole = cell.outcome != "on" or cell.phase == "end"
-        assert all(answer["size"] == (3 if whole else 2) for answer in survivors), answers
-        if cell.phase != "end":
-            lost = "evicted" if cell.fault == "stop" else "death"
-            kind = {"smaller": "out-of-memory", "skipped": "numbers"}.get(cell.outcome, lost)
-            assert all(kind in answer["events"] for answer in survivors), answers
-        assert len(survivors) == (3 if cell.outcome != "on" else 2)
+        check_models(cell, survivors, course)
     elif expected == "error":
         assert all("No space left on device" in answer["words"] for answer in survivors), answers
     elif expected == "named":
@@ -102,69 +116,80 @@ def check_torch(cell, answers, victim):
         assert len(survivors) == 3 and all(f"worker-{victim} (rank {victim}" in answer["words"] for answer in survivors)
 
 
-NATIVE = {  # phase: what strikes worker %d
-    "bsp": {"step": "5:%d:forward", "reduction": "5:%d:reduce:300", "optimizer": "5:%d:before-optimizer",
-            "checkpoint": "6:%d:save:0", "evaluation": "6:%d:evaluate", "leave": "12:%d:forward",
-            "end": "12:%d:after-optimizer"},
-    "async": {"step": "%d:4:forward", "reduction": "%d:4:push:0", "optimizer": "%d:4:free:0",
-              "evaluation": "%d:1:meeting"},
-}  # fmt: skip
-VICTIMS = {"kill": (2,), "kill-first": (0,), "kill-two": (0, 2), "stop": (2,)}
+def check_models(cell, survivors, course):
+    """All have the same one, which is that of an undisturbed run; who was lost is told."""
+    assert len({str(answer["values"]) for answer in survivors}) == 1
+    assert len({answer["step"] for answer in survivors}) == 1 or cell.sync != "bsp"
+    assert all(answer["complete"] != (cell.phase == "leave") for answer in survivors)
+    whole = cell.outcome != "on" or cell.phase == "end"
+    assert all(answer["size"] == (3 if whole else 2) for answer in survivors), survivors
+    if cell.outcome != "done" and cell.phase != "end":
+        lost = "evicted" if cell.fault == "stop" else "death"
+        kind = {"smaller": "out-of-memory", "skipped": "numbers"}.get(cell.outcome, lost)
+        assert all(kind in answer["events"] for answer in survivors), survivors
+    assert len(survivors) == (3 if cell.outcome in ("smaller", "skipped") else 2)
+    if cell.phase == "checkpoint":
+        assert survivors[0]["files"] == ["job.pt"], "the checkpoint is not there, or something beside it"
+    if course is not None:
+        same = course[survivors[0]["step"] - 1]
+        apart = max(abs(a - b) for a, b in zip(survivors[0]["values"], same, strict=True))
+        assert apart <= SAME, f"parameters are {apart} away from those of an undisturbed run"
 
 
-def run_native(cell):
-    """Lines that the workers who reached the end wrote down, and what was said."""
-    program = "elastic_worker" if cell.sync == "bsp" else "async_worker"
-    words = {"bsp": ["steps=12", "evaluate=2", "save=3"], "asp": ["sync=asp"], "ssp": ["sync=ssp", "staleness=2"],
-             "ssp 0": ["sync=ssp", "staleness=0"]}[cell.sync]  # fmt: skip
-    if cell.fault == "memory":
-        words += ["policy=uniform", "4:1:memory"]
-    elif cell.fault.startswith("nan"):
-        what = "always-nan" if cell.phase == "step" else "nan-gradient"
-        words += ["model=plain", f"4:1:{what}", *(["numbers=skip"] if cell.fault == "nan-skip" else [])]
-    else:
-        places = NATIVE["bsp" if cell.sync == "bsp" else "async"]
-        place = places[cell.phase] if cell.fault != "stop" else re.sub("forward", "stop", places[cell.phase])
-        words += [place % victim for victim in VICTIMS[cell.fault]]
-        words += ["timeout=4000"] if cell.fault == "stop" else []
-    binary = pathlib.Path(os.environ["ISOCHRON_BIN"]) / program
-    with tempfile.TemporaryDirectory() as folder:
-        command = [ROOT / "tests/ranks/mpirun.sh", os.environ["MPIRUN"], "4", binary, folder, *words]
-        if cell.sync == "bsp":
-            command[:0] = [ROOT / "tests/elastic/outlived.sh", binary, folder]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   start_new_session=True)  # fmt: skip
-        try:
-            said, _ = process.communicate(timeout=LONG)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return [], "it hangs: " + process.communicate()[0]
-        ends = [path.read_text() for path in pathlib.Path(folder).iterdir() if path.suffix in (".log", ".end")]
-    return ends, said
+class TensorFlowJobs:
+    """All of them by one process, which has imported TensorFlow; what became of a cell is waited for."""
+
+    def __init__(self, wanted):
+        self._results = {}
+        self._news = threading.Condition()
+        python = os.environ.get("TENSORFLOW_PYTHON", "")
+        words = [f"{cell.sync}:{cell.phase}:{cell.fault}" for cell in wanted]
+        words += ["bsp:step:none"] if words else []
+        self._process = None
+        if words and pathlib.Path(python).exists():
+            command = [python, ROOT / "tests/faults/tensorflow_worker.py", *words]
+            environment = {name: value for name, value in ENVIRONMENT.items() if name != "PYTHONPATH"}
+            self._process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+            threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self):
+        for line in self._process.stdout:
+            result = json.loads(line)
+            with self._news:
+                self._results[result["cell"]] = result
+                self._news.notify_all()
+        with self._news:
+            self._results["status"] = self._process.wait()
+            self._news.notify_all()
+
+    def result(self, words):
+        if self._process is None:
+            pytest.skip("TENSORFLOW_PYTHON is not set to a Python with TensorFlow")
+        with self._news:
+            self._news.wait_for(lambda: words in self._results or "status" in self._results)
+            if self._results.get("status") == 77:
+                pytest.skip("TensorFlow is not installed")
+            return self._results[words]
+
+    def close(self):
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
 
 
-def check_native(cell, ends, said):
-    if cell.sync != "bsp":
-        left = 4 - len(VICTIMS[cell.fault])
-        assert len(ends) == left, said
-        for end in ends:
-            assert f"ranks {left} complete 1" in end and end.split("used ")[1].startswith("600 600 600"), end
-        assert len({end.split("digest ")[1].split()[0] for end in ends}) == 1
+def check_tensorflow(cell, answers, victim, undisturbed):
+    survivors = [answer for rank, answer in enumerate(answers) if rank != victim]
+    if cell.outcome == "left":
+        return check_left(survivors, victim)
+    expected = {"named": "named", "done": "on"}[cell.outcome]
+    assert all(answer is not None and answer["end"] == expected for answer in survivors), answers
+    if expected == "named":
+        assert any(victim in answer["ranks"] for answer in survivors), answers
         return
-    ended = [text for text in ends if re.search(r"^end ", text, re.MULTILINE)]
-    if cell.outcome == "all":
-        assert not ended and "step 4: the gradient is not finite on worker-1 (rank 1" in said, said
-        return
-    left = 4 - (len(VICTIMS[cell.fault]) if cell.outcome == "on" else 0)
-    assert len(ended) == left, said
-    digests = {}
-    for text in ends:
-        for step, digest in re.findall(r"^step (\d+) digest (\w+)", text, re.MULTILINE):
-            digests.setdefault(int(step), set()).add(digest)
-    assert all(len(found) == 1 for found in digests.values()) and sorted(digests) == list(range(13)), digests
-    kind = {"smaller": "out-of-memory", "skipped": "numbers"}.get(cell.outcome, "evicted|death")
-    if cell.phase != "end":
-        assert all(re.search(rf"^event \d+ ({kind}) ", text, re.MULTILINE) for text in ended), ended
+    assert all(answer["complete"] for answer in survivors), answers
+    assert len({str(answer["values"]) for answer in survivors}) == 1
+    if cell.sync == "bsp":
+        apart = max(abs(a - b) for a, b in zip(survivors[0]["values"], undisturbed[0]["values"], strict=True))
+        assert apart <= native_jobs.PARAMETERS, f"parameters are {apart} away from those of an undisturbed run"
 
 
 class Jobs:
@@ -172,12 +197,15 @@ class Jobs:
 
     def __init__(self, wanted):
         self._torch = TorchJobs()
+        self.tensorflow = TensorFlowJobs([cell for cell in wanted if cell.front == "TensorFlow"])
         self._pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
-        self._futures = {cell.name: self._pool.submit(self._run, cell) for cell in wanted}
+        self._futures = {cell.name: self._pool.submit(self._run, cell) for cell in wanted
+                         if cell.front != "TensorFlow"}  # fmt: skip
 
     def _run(self, cell):
         start = time.monotonic()
-        result = run_native(cell) if cell.front == "native" else self._torch.run(cell)
+        run = {"native": native_jobs.run_workers_of, "launch": native_jobs.run_launch}.get(cell.front, self._torch.run)
+        result = run(cell)
         print(f"{cell.name}: {time.monotonic() - start:.1f} s", flush=True)
         return result
 
@@ -187,6 +215,7 @@ class Jobs:
     def close(self):
         self._pool.shutdown(cancel_futures=True)
         self._torch.close()
+        self.tensorflow.close()
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +237,20 @@ def test_a_fault_in_pytorch(jobs, name):
 
 @pytest.mark.parametrize("name", names("native"))
 def test_a_fault_in_the_native_engine(jobs, name):
-    check_native(CELLS[name], *jobs.result(CELLS[name]))
+    native_jobs.check_workers(CELLS[name], *jobs.result(CELLS[name]))
+
+
+@pytest.mark.parametrize("name", names("launch"))
+def test_a_fault_under_the_native_launcher(jobs, name):
+    native_jobs.check_launch(CELLS[name], *jobs.result(CELLS[name]))
+
+
+@pytest.mark.parametrize("name", names("TensorFlow"))
+def test_a_fault_in_tensorflow(jobs, name):
+    cell = CELLS[name]
+    result = jobs.tensorflow.result(f"{cell.sync}:{cell.phase}:{cell.fault}")
+    undisturbed = jobs.tensorflow.result("bsp:step:none")
+    check_tensorflow(cell, result["answers"], result["victim"], undisturbed["answers"])
 
 
 @pytest.mark.parametrize("name", names("replica"))
@@ -236,4 +278,4 @@ def test_a_fault_before_the_job(name):
 def test_the_table_in_the_documents_is_that_of_the_cells():
     text = (ROOT / "docs/guarantees.md").read_text()
     assert cells.table() in text, "run tests/faults/cells.py and put its table into docs/guarantees.md"
-    assert len(cells.CELLS) == len(CELLS) >= 240
+    assert len(cells.CELLS) == len(CELLS) >= 300

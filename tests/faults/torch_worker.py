@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 import isochron.torch as isochron
+from isochron.torch.trace import Trace
 from isochron.torch.world import World
 
 STEPS, BATCH, WHEN = 8, 24, 3
@@ -113,26 +114,35 @@ def tried(sync, phase, fault, victim, folder, timeout, first_lost=None, **option
         threading.Timer(0.3, os._exit, (0,)).start()  # when the tests have the answer
 
 
-def train(sync, phase, strike, lost, folder, timeout, bad=None, **options):
+def values_of(model):
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()]).tolist()
+
+
+def train(sync, phase, strike, lost, folder, timeout, bad=None, left_out=None, **options):
+    """`left_out`: a step that the optimizer does not take, as where its gradient was not finite."""
     strike("rendezvous")
     events = []
     job = isochron.Job(global_batch=BATCH, sync=sync, timeout=timeout, reseed=False, on_event=events.append,
                        **({"staleness": 1} if sync == "ssp" else {}), **options)  # fmt: skip
     model, optimizer = make()
     model, optimizer = job.prepare(model, optimizer)
-    armed(strike, [(World, "meet", "join"), (torch, "save", "checkpoint")])
-    nothing, count = Striker(None, None), 0
+    armed(strike, [(World, "meet", "join"), (torch, "save", "checkpoint"), (Trace, "step", "record")])
+    nothing, count, course = Striker(None, None), 0, []
     for x, y in job.loader(Points(bad)):
-        now = (job.step if sync == "bsp" else count) == WHEN
+        now = job.step == WHEN if sync == "bsp" else count == 0  # out of step a worker may get one batch only
         here = strike if now else nothing
         if now:
             lost("step")
         loss = functools.partial(loss_of, model, x, y, here)
         job.backward(loss if sync == "bsp" else loss())
         here("optimizer")
+        if job.step == left_out:
+            optimizer.zero_grad(set_to_none=True)
         optimizer.step()
         optimizer.zero_grad()
         count += 1
+        if phase == "undisturbed":
+            course.append(values_of(model))
         if sync == "bsp" and now and phase == "checkpoint":
             if not job.is_first:  # the first worker is struck while it writes
                 here("checkpoint")
@@ -153,7 +163,8 @@ def train(sync, phase, strike, lost, folder, timeout, bad=None, **options):
         job.save(folder / "job.pt")
     result = {"end": "on", "complete": complete, "size": job.size, "step": job.step,
               "events": [event.event for event in events],
-              "values": torch.cat([p.detach().flatten() for p in model.parameters()]).tolist()}  # fmt: skip
+              "values": values_of(model), "course": course,
+              "files": sorted(path.name for path in folder.iterdir())}  # fmt: skip
     strike("end")
     job.close()
     return result
