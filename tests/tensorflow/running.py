@@ -405,7 +405,8 @@ def mistakes(folder):
 
     raises(tf.errors.OpError, "cannot be read ahead", read_ahead)
     model.compile(optimizer=models.momentum(), loss=models.loss_function())
-    raises(Exception, "for model.fit() call job.compile(model, ...)", lambda: model.fit(job.dataset(samples), verbose=0))
+    again = job.dataset(samples)
+    raises(Exception, "for model.fit() call job.compile(model, ...)", lambda: model.fit(again, verbose=0))
     raises(ValueError, "steps_per_execution is 4; permitted", lambda: job.compile(model, steps_per_execution=4))
     job.close()
     optimizer.apply([tf.zeros(v.shape) for v in model.trainable_variables], model.trainable_variables)  # its own again

@@ -230,7 +230,7 @@ class Job:
         while self.epoch == epoch and not self._stopping:
             if self._replica.phase == "computing" and step == self.step_number:
                 fitting = "" if self._fit is not None else (
-                    "for model.fit() call job.compile(model, ...) in place of model.compile(...); in a loop of your own "
+                    "for model.fit() call job.compile(model, ...) in place of model.compile(...); in your own loop "
                 )
                 raise RuntimeError(
                     "a batch was asked for before the step with the one before it: the job's dataset cannot be read "

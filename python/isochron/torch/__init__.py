@@ -24,8 +24,8 @@ from isochron.errors import (
 from isochron.torch.job import Job
 from isochron.torch.loader import Loader
 from isochron.torch.options import JobOptions
-from isochron.torch.shards import Shards
 from isochron.torch.records import EventRecord, StepRecord, UpdateRecord, WorkerStep
+from isochron.torch.shards import Shards
 
 __all__ = [
     "Error",

@@ -60,8 +60,8 @@ class Trace:
     def open(
         self, first: bool, samples_per_epoch: int, step: int, workers: list[Worker], go_on: bool, others: bool = False
     ) -> None:
-        """By the first worker, when a loop begins. A log that goes on is told from which step; one of another run is set
-        aside. `others`: there are other datasets, on which steps may have been since the log's last one."""
+        """By the first worker, when a loop begins. A log that goes on is told from which step; one of another run is
+        set aside. `others`: there are other datasets, on which steps may have been since the log's last one."""
         if not first:
             return
         options, path = self._options, self.path
