@@ -1,4 +1,4 @@
-"""Data for the examples that needs no download: pictures of bars, points of a circle and text with a pattern, all easy to learn."""
+"""Data for the examples that needs no download: bars, points of a circle and text with a pattern, easy to learn."""
 
 import torch
 from torch.utils.data import Dataset

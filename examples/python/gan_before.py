@@ -1,4 +1,4 @@
-"""A small GAN on points of a circle, in the style of PyTorch's DCGAN example: two models, two optimizers, two passes."""
+"""A small GAN on points of a circle, in the style of PyTorch's DCGAN example: two models and optimizers."""
 
 import argparse
 

@@ -199,7 +199,9 @@ std::string to_text(const LedgerReport& report) {
            std::to_string(epoch.used),
            std::to_string(epoch.doubled),
            std::to_string(epoch.missing),
-           epoch.cut_short ? "early" : epoch.finished ? "yes" : "no"});
+           epoch.cut_short  ? "early"
+           : epoch.finished ? "yes"
+                            : "no"});
     }
     text += format_table(rows) + "\n";
   }

@@ -1,4 +1,4 @@
-"""Loops as people are used to write them: they work, or are told what to do; and `isochron ledger` proves their logs."""
+"""Loops as people are used to write them: they work, or are told what to do, and their logs are proven."""
 
 import json
 import os
@@ -85,8 +85,8 @@ def test_a_loop_that_is_left_early_ends_its_epoch_on_request(pair, tmp_path, led
     for result in pair.run(CASES + "early", folder=str(tmp_path)):
         assert result == {"epochs": [0, 1, 2], "where": (12, 2)}
     assert ledger(tmp_path / "run.jsonl") == (
-        0, "Proven so far: no sample was used more than once, and no epoch is finished; epoch 0 was ended early, 160 of "
-           "480 samples used; epoch 1 was ended early, 160 of 480 samples used; epoch 2 is unfinished, 160 of 480 "
+        0, "Proven so far: no sample was used more than once, and no epoch is finished; epoch 0 was ended early, 160 "
+           "of 480 samples used; epoch 1 was ended early, 160 of 480 samples used; epoch 2 is unfinished, 160 of 480 "
            "samples used.")  # fmt: skip
 
 

@@ -7,7 +7,8 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler
 
 import isochron.torch as isochron
-from loop_cells import BATCH, Points, PointStream, error, read_part, sgd, small_model
+from data_cells import read_part
+from loop_cells import BATCH, Points, PointStream, error, sgd, small_model
 
 
 def begin(restore=None, loader_first=True, dataset=None, **options):
@@ -188,7 +189,7 @@ class Batches:
 
 
 def habits():
-    """loss.backward(), backward() without a batch or twice with count=, and a model that prepare() gave back in vain."""
+    """loss.backward(), no backward() at all, backward() without a batch, and twice with count=."""
     words = {}
     job, model, optimizer, loader = begin()
     words["no batch"] = message_of(job.backward, torch.ones((), requires_grad=True))

@@ -56,12 +56,13 @@ def callbacks(folder):
         validation_data=job.evaluation((x, y), batch_size=32),
         callbacks=[job.callback(), keras.callbacks.ModelCheckpoint(best, save_weights_only=True),
                    keras.callbacks.EarlyStopping("val_loss", min_delta=100.0, patience=1),
-                   keras.callbacks.TensorBoard(folder / f"board.{job.rank}"),
-                   keras.callbacks.CSVLogger(folder / f"log.{job.rank}.csv")])  # fmt: skip
+                   keras.callbacks.TensorBoard(folder / "board"),
+                   keras.callbacks.CSVLogger(folder / "log.csv")])  # fmt: skip
+    job.barrier()
     logs = history.history
     assert len(logs["loss"]) == 2 and job.step_number == 8, (logs, job.step_number)  # stopped early, all alike
-    assert (folder / f"log.{job.rank}.csv").read_text().count("\n") == 3
-    assert list((folder / f"board.{job.rank}").glob("*/events.*"))
+    assert (folder / "log.csv").read_text().count("\n") == 3  # the first worker alone has written
+    assert len(list((folder / "board").glob("train/events.*"))) == 1
     plain = model.evaluate(x, y, batch_size=250, verbose=0, return_dict=True)  # everything, on every worker
     for name in ("loss", "accuracy", "top2"):
         assert abs(plain[name] - logs[f"val_{name}"][-1]) < 1e-5, (name, plain, logs)
@@ -403,6 +404,9 @@ def mistakes(folder):
             next(ahead)
 
     raises(tf.errors.OpError, "cannot be read ahead", read_ahead)
+    model.compile(optimizer=models.momentum(), loss=models.loss_function())
+    again = job.dataset(samples)
+    raises(Exception, "for model.fit() call job.compile(model, ...)", lambda: model.fit(again, verbose=0))
     raises(ValueError, "steps_per_execution is 4; permitted", lambda: job.compile(model, steps_per_execution=4))
     job.close()
     optimizer.apply([tf.zeros(v.shape) for v in model.trainable_variables], model.trainable_variables)  # its own again

@@ -99,7 +99,8 @@ void EpochCursor::go_to(const DataPlace& place) {
         std::to_string(place.dataset_size));
   }
   const bool ended = place.position == 0;  // then the ledger is of the epoch before, whose size may have been another
-  if ((!ended && place.ledger.size() != epoch_size()) || place.epoch < 0 || place.position < 0 || place.position > epoch_size()) {
+  if ((!ended && place.ledger.size() != epoch_size()) || place.epoch < 0 || place.position < 0 ||
+      place.position > epoch_size()) {
     throw std::invalid_argument("the saved place in the data is not one of this dataset");
   }
   if (sampler_) {

@@ -170,8 +170,8 @@ const StepPlan& Replica::plan(std::int64_t from_stream) {
 const StepPlan& Replica::plan_parts(std::span<const std::int64_t> samples) {
   require(Phase::kBetween, "plan_parts()");
   const bool each = samples.size() == workers().size() && std::ranges::all_of(samples, [](std::int64_t count) {
-    return count >= 0 && count <= kMostPositions;
-  });
+                      return count >= 0 && count <= kMostPositions;
+                    });
   if (!each) {
     throw std::invalid_argument("samples of a stream's parts; permitted: 0 or more of every worker");
   }
@@ -406,8 +406,8 @@ void Replica::end_epoch() {
 State Replica::change_data(std::int64_t dataset_size, const std::optional<State>& place) {
   require(Phase::kBetween, "change_data()");
   DataPlace left = cursor().place();
-  EpochCursor next = dataset_size > 0 ? EpochCursor(sampler_options(dataset_size))
-                                      : EpochCursor::of_stream(sampler_options(0));
+  EpochCursor next =
+      dataset_size > 0 ? EpochCursor(sampler_options(dataset_size)) : EpochCursor::of_stream(sampler_options(0));
   if (place) {
     StateExchange reading = StateExchange::restore(*place);
     DataPlace there;

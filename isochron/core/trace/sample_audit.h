@@ -1,8 +1,8 @@
 // Proves from the records of a run that every sample of every finished epoch was used exactly once, or says where not.
 //
 // Feed it the header and then the records in their order; finish() tells the outcome. A step counts unless a later
-// "rollback" or "resume" takes it back; the ledger (core/sample/ledger.h) accounts for those that do. An epoch ends with
-// its samples or, in a stream or a loop that wants no more of them, where an "epoch-end" says so. Whatever the
+// "rollback" or "resume" takes it back; the ledger (core/sample/ledger.h) accounts for those that do. An epoch ends
+// with its samples or, in a stream or a loop that wants no more of them, where an "epoch-end" says so. Whatever the
 // numbers, nothing overflows and no memory is taken that the records do not fill themselves. It remembers every step,
 // since any may be taken back: O(workers) memory per step, O(workers log n) time for n intervals. Not thread-safe.
 #pragma once

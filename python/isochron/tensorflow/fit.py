@@ -69,6 +69,8 @@ class KerasFit:
             # Keras cannot know how many steps are left of an epoch, nor that the job shuffles.
             warnings.filterwarnings("ignore", message="Your input ran out of data")
             warnings.filterwarnings("ignore", message="`shuffle=True` was passed")
+            if not self._job.is_first and options.get("callbacks"):
+                options["callbacks"] = [one for one in _listed(options["callbacks"]) if not isinstance(one, WRITERS)]
             return type(self._model).fit(self._model, *arguments, **options)
 
     def _train(self, iterator: Iterator[Any]) -> dict[str, Any]:
@@ -146,6 +148,13 @@ def _first_worker_saves(job: Job, model: keras.Model) -> Iterator[None]:
         yield
     finally:
         del model.save, model.save_weights
+
+
+WRITERS = (keras.callbacks.CSVLogger, keras.callbacks.TensorBoard)  # of files that the first worker writes
+
+
+def _listed(callbacks: Any) -> list[Any]:
+    return list(getattr(callbacks, "callbacks", callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]))
 
 
 class JobCallback(keras.callbacks.Callback):

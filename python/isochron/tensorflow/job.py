@@ -230,9 +230,12 @@ class Job:
         self._data_error = None
         while self.epoch == epoch and not self._stopping:
             if self._replica.phase == "computing" and step == self.step_number:
+                fitting = "" if self._fit is not None else (
+                    "for model.fit() call job.compile(model, ...) in place of model.compile(...); in your own loop "
+                )
                 raise RuntimeError(
                     "a batch was asked for before the step with the one before it: the job's dataset cannot be read "
-                    "ahead; do without prefetch(), parallel map() and the like after job.dataset()"
+                    f"ahead; {fitting}do without prefetch(), parallel map() and the like after job.dataset()"
                 )
             step = self.step_number
             try:

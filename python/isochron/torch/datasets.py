@@ -44,8 +44,8 @@ def take_over(loader: DataLoader[Any]) -> tuple[Any, dict[str, Any]]:
     )
     if loader.batch_sampler is not None and type(loader.batch_sampler).__name__ != "BatchSampler":
         raise ValueError(
-            f"the DataLoader's batch_sampler is a {type(loader.batch_sampler).__name__}; permitted: none, since the job "
-            "deals; say sampler= for an order or a choice of one's own"
+            f"the DataLoader's batch_sampler is a {type(loader.batch_sampler).__name__}; permitted: none, since the "
+            "job deals; say sampler= for an order or a choice of one's own"
         )
     told: dict[str, Any] = {
         "num_workers": loader.num_workers,
@@ -62,8 +62,9 @@ def take_over(loader: DataLoader[Any]) -> tuple[Any, dict[str, Any]]:
 
 @dataclass
 class Beside:
-    """The place of a dataset whose batches come beside another one's, in the same steps: as many samples on every worker
-    as the other dataset's, so that one weight is right for both. Epochs follow each other without a short step."""
+    """The place of a dataset whose batches come beside another one's, in the same steps: as many samples on every
+    worker as the other dataset's, so that one weight is right for both. Epochs follow each other without a short
+    step."""
 
     sampler: Sampler
     epoch: int = 0

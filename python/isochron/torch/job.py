@@ -143,8 +143,8 @@ class Job(Steps):
 
         Models come back wrapped with DDP, unless they are DDP or FSDP already or the job is alone, with rank 0's
         parameters, their BatchNorm layers exact over the global batch. Averages of a model are not wrapped: an
-        AveragedModel, or a copy in eval() whose parameters no optimizer has. Everything else comes back as it is. All of
-        it is part of save() and restore().
+        AveragedModel, or a copy in eval() whose parameters no optimizer has. Everything else comes back as it is. All
+        of it is part of save() and restore().
         """
         prepared = []
         optimizers = [*self._optimizers, *(one for one in things if isinstance(one, torch.optim.Optimizer))]
@@ -180,11 +180,11 @@ class Job(Steps):
     def loader(self, dataset: Any, *, name: str | None = None, **options: Any) -> Loader:
         """What is left of the epoch, this worker's share of a global batch at a time: an iterable with a length.
 
-        `dataset` is map-style, or iterable with the same order on all workers, or Shards, or a DataLoader whose dataset,
-        collate_fn, processes, pinning and sampler are taken over. Options: num_workers, collate_fn, pin_memory,
-        to_device, sampler, max_steps, prefetch_steps (2), worker_init_fn, multiprocessing_context. Called again with the
-        same data it is the same loader. Other data has an epoch, a ledger and a log of its own; so has the same data
-        under another `name`.
+        `dataset` is map-style, or iterable with the same order on all workers, or Shards, or a DataLoader whose
+        dataset, collate_fn, processes, pinning and sampler are taken over. Options: num_workers, collate_fn,
+        pin_memory, to_device, sampler, max_steps, prefetch_steps (2), worker_init_fn, multiprocessing_context. Called
+        again with the same data it is the same loader. Other data has an epoch, a ledger and a log of its own; so has
+        the same data under another `name`.
         """
         if isinstance(dataset, DataLoader):
             dataset, taken_over = take_over(dataset)
@@ -201,7 +201,7 @@ class Job(Steps):
         return Loader(self, data)
 
     def end_epoch(self) -> None:
-        """The rest of the epoch is not wanted: the next loop begins with the next epoch. Collective; the log says so."""
+        """The rest of the epoch is not wanted: the next loop begins with the next one. Collective; the log says so."""
         if self._group.begun:
             raise Error("end_epoch() between the batches of accumulate(); permitted: behind the last of them")
         if self._awaits_backward and not self._stopwatch.saw_gradients:
@@ -271,8 +271,8 @@ class Job(Steps):
             self._send()  # on a GPU, reading times and loss now would wait for it
 
     def _compute_again(self, counted: bool) -> None:
-        """A further backward pass for a batch whose report is made, and perhaps on its way: it is made anew. From now on
-        reports wait until the loop goes on to the next batch."""
+        """A further backward pass for a batch whose report is made, and perhaps on its way: it is made anew. From now
+        on reports wait until the loop goes on to the next batch."""
         if counted or self._group.counts:
             raise ValueError("count= in one of several backward() for a batch; permitted: one backward() of their sum")
         self._several = True

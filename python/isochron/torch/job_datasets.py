@@ -133,7 +133,8 @@ class Datasets:
     def _take_beside(self, data: Data) -> Any:
         if self._share is None or self._computed or not isinstance(data.source, MapSource):
             what = type(data.dataset).__name__
-            raise Error(f"a batch of {what} beside another loader's; permitted: of a dataset with len(), before backward()")
+            permitted = "permitted: of a dataset with len(), before backward()"
+            raise Error(f"a batch of {what} beside another loader's; {permitted}")
         if data.beside is None:
             data.beside = self._make_beside(data)
         if data.beside.taken:

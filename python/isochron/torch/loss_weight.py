@@ -9,7 +9,7 @@ import torch
 
 
 class LossWeight(float):
-    """A float. torch hands products of it and a tensor to __torch_function__: the tensor of a single number is a loss."""
+    """A float. torch hands products of it and a tensor to __torch_function__: a tensor of a single number is a loss."""
 
     _see: Callable[[torch.Tensor], None]
 

@@ -69,7 +69,8 @@ class ElasticDataParallel(DistributedDataParallel):
         arguments, hooks, training = self._isochron_arguments, self._isochron_hooks, self.training
         world = self._isochron_world
         # What is there is equal everywhere: init_sync would cost a broadcast of the model.
-        self.__init__(self.module, world, process_group=group, **{**arguments, "init_sync": False})  # type: ignore[misc]
+        again = {**arguments, "init_sync": False}
+        self.__init__(self.module, world, process_group=group, **again)  # type: ignore[misc]
         self._isochron_arguments = arguments
         for state, hook in hooks:
             self.register_comm_hook(state, hook)
@@ -235,7 +236,7 @@ class Models:
             yield
 
     def check_use(self, with_gradients: set[int]) -> None:
-        """Raises Error if parameters (by id) have gradients though the wrapper that would average them was not called."""
+        """Raises Error if parameters (by id) have gradients though the wrapper that averages them was not called."""
         for model in self.models:
             if isinstance(model, ElasticDataParallel) and not model._isochron_called:
                 if any(id(parameter) in with_gradients for parameter in model.parameters()):

@@ -48,7 +48,8 @@ class Shards:
             raise ValueError("the dataset was split by node; permitted: the whole one, which the job deals")
         count = getattr(dataset, "num_shards", None) or getattr(dataset, "n_shards", 0)
         if not count or not hasattr(dataset, "shard"):
-            raise ValueError(f"Shards.of() got a {type(dataset).__name__}; permitted: a dataset with num_shards, shard()")
+            kind = type(dataset).__name__
+            raise ValueError(f"Shards.of() got a {kind}; permitted: a dataset with num_shards, shard()")
         return Shards(range(count), lambda number: dataset.shard(num_shards=count, index=number))
 
     def __iter__(self) -> Iterator[Any]:

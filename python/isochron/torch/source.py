@@ -219,8 +219,8 @@ class MapSource:
             self._orders = {number: order for number, order in self._orders.items() if number + 1 >= epoch}
             self._orders[epoch] = [int(index) for index in sampler]
             before.restore()
-            if len(self._orders[epoch]) < self.samples_per_epoch:
-                raise Error(f"the sampler gave {len(self._orders[epoch])} samples in epoch {epoch}, fewer than its len()")
+            if (drawn := len(self._orders[epoch])) < self.samples_per_epoch:
+                raise Error(f"the sampler gave {drawn} samples in epoch {epoch}, fewer than its len()")
         return self._orders[epoch]
 
     def _of(self, epoch: int) -> list[_Piece]:

@@ -21,6 +21,7 @@ from isochron.torch import cluster, collate, state
 from isochron.torch.accumulation import Group
 from isochron.torch.batch_norm import Statistics
 from isochron.torch.finite import OwnGradients, all_finite, drop_gradients, gradients_of
+from isochron.torch.job_datasets import Datasets
 from isochron.torch.memory import is_out_of_memory
 from isochron.torch.options import JobOptions
 from isochron.torch.job_datasets import Datasets

@@ -23,8 +23,8 @@ STATE = "isochron.json"  # in a checkpoint's folder
 
 
 class IsochronTrainer(Trainer):
-    """A Trainer whose batches and weights are the job's. Gradient accumulation stays the Trainer's; its checkpoints hold
-    the job's place, so that a run that is resumed goes on with the samples that were not used."""
+    """A Trainer whose batches and weights are the job's. Gradient accumulation stays the Trainer's; its checkpoints
+    hold the job's place, so that a run that is resumed goes on with the samples that were not used."""
 
     def __init__(self, *arguments: Any, job: Job, **options: Any) -> None:
         super().__init__(*arguments, **options)

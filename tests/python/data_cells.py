@@ -1,0 +1,251 @@
+"""Cells of the matrix of loops: kinds of data, and loops that leave early, change their data, or go on."""
+
+import copy
+
+import torch
+from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler
+
+import isochron.torch as isochron
+from loop_cells import SIZE, STEPS, Points, PointStream, accumulated, cell, error, plain, sgd
+
+
+@cell("torch", "data", "random augmentation")
+def augmented(run):
+    plain(run, dataset=Points(noisy=True))
+
+
+@cell("torch", "data", "two loader processes")
+def processes(run):
+    plain(run, dataset=Points(noisy=True), loader={"num_workers": 2})
+
+
+def as_batch(samples):
+    numbers, xs, ys = zip(*samples, strict=True)
+    return torch.tensor(numbers), torch.stack(xs), torch.stack(ys)
+
+
+@cell("torch", "data", "collate_fn")
+def collated(run):
+    plain(run, loader={"collate_fn": as_batch})
+
+
+@cell("torch", "data", "DataLoader")
+def data_loader(run):
+    plain(run, dataset=DataLoader(Points(), batch_size=8, shuffle=True, collate_fn=as_batch, num_workers=1))
+
+
+@cell("torch", "data", "WeightedRandomSampler", once="a sampler's draws")
+def weighted_sampler(run):
+    weights = torch.arange(1, SIZE + 1, dtype=torch.float64)
+    plain(run, loader={"sampler": WeightedRandomSampler(weights, SIZE)})
+
+
+@cell("torch", "data", "Subset and ConcatDataset")
+def subsets(run):
+    parts = [Subset(Points(), range(0, SIZE, 2)), Points(SIZE // 2, first=SIZE)]
+    plain(run, dataset=ConcatDataset(parts))
+
+
+@cell("torch", "data", "to_device")
+def on_device(run):
+    plain(run, loader={"to_device": True})
+
+
+@cell("torch", "data", "last batch dropped")
+def dropped(run):
+    plain(run, dataset=Points(SIZE + 7), last_batch="drop")
+
+
+@cell("torch", "data", "last batch short")
+def short_last(run):
+    plain(run, dataset=Points(SIZE + 7))
+
+
+@cell("torch", "stream", "one process")
+def stream(run):
+    plain(run, dataset=PointStream(SIZE + 7))
+
+
+@cell("torch", "stream", "two loader processes")
+def stream_processes(run):
+    plain(run, dataset=PointStream(SIZE + 7), loader={"num_workers": 2})
+
+
+@cell("torch", "stream", "accumulate")
+def stream_accumulated(run):
+    accumulated(run, PointStream(SIZE + 7))
+
+
+@cell("torch", "stream", "two losses")
+def stream_twice(run):
+    job = run.job()
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    for number, x, y in job.loader(PointStream()):
+        run.compute(number)
+        job.backward(error(model, x, y))
+        job.backward(model(x).square().mean() * 0.1)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def read_part(part):
+    points = Points(SIZE + 7)
+    return (points[index] for index in range(part, len(points), 24))
+
+
+@cell("torch", "stream", "Shards", parity="another order than one process has")
+def shards(run):
+    plain(run, dataset=isochron.Shards(range(24), read_part))
+
+
+# PyTorch: loops that leave early, change their data, or go on.
+
+
+def train(run, job, model, optimizer, loader, steps=None, epoch=None):
+    """As far as `steps`."""
+    for done, (number, x, y) in enumerate(loader, 1):
+        run.compute(number, job.epoch if epoch is None else epoch)
+        job.backward(error(model, x, y))
+        optimizer.step()
+        optimizer.zero_grad()
+        if done == steps:
+            break
+
+
+@cell("torch", "early exit", "end_epoch")
+def early_exit(run):
+    job = run.job()
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    loader = job.loader(Points())
+    epochs = []
+    for epoch in job.epochs(3):
+        epochs.append(epoch)
+        train(run, job, model, optimizer, loader, steps=5)
+        next(iter(loader))  # a batch that is not used
+        job.end_epoch()
+    assert epochs == [0, 1, 2] and job.step == 15
+
+
+@cell("torch", "early exit", "max_steps")
+def most_steps(run):
+    job = run.job()
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    loader = job.loader(Points(), max_steps=5)
+    assert len(loader) == 5
+    for epoch in job.epochs(3):
+        train(run, job, model, optimizer, loader, epoch=epoch)
+    assert job.step == 15
+
+
+@cell("torch", "early exit", "break and go on")
+def left_and_back(run):
+    job = run.job()
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    loader = job.loader(Points())
+    for number, x, y in loader:
+        run.compute(number)
+        job.backward(error(model, x, y))
+        optimizer.step()
+        optimizer.zero_grad()
+        if job.step == 4:
+            break
+    train(run, job, model, optimizer, loader)
+    assert job.step == STEPS and job.ledger.complete
+
+
+@cell("torch", "two datasets", "one after the other")
+def pretrained(run):
+    job = run.job()
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    before, after = job.loader(Points(SIZE // 2)), job.loader(Points(SIZE // 2 + 20, first=SIZE))
+    for epoch in before.epochs(2):
+        train(run, job, model, optimizer, before, epoch=epoch)
+    for epoch in after.epochs(1):
+        train(run, job, model, optimizer, after, epoch=epoch)
+    assert before.ledger.complete and after.ledger.complete
+    assert (before.epoch, after.epoch) == (2, 1)
+
+
+@cell("torch", "two datasets", "in one step", once="in every epoch of its own")
+def beside(run):
+    job = run.job()
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    first, second = job.loader(Points()), job.loader(Points(SIZE // 2 - 10, first=SIZE))
+    for (number, x, y), (other, u, _) in zip(first, second, strict=False):
+        run.compute(number)
+        run.use(other, "beside")
+        job.backward(error(model, x, y) + (model(u) - model(-u)).square().mean())
+        optimizer.step()
+        optimizer.zero_grad()
+    assert first.ledger.complete and not second.ledger.duplicates
+    assert (second.epoch, second.ledger.used) == divmod(SIZE, SIZE // 2 - 10)  # of the third epoch
+
+
+@cell("torch", "two datasets", "a new object each epoch")
+def new_objects(run):
+    job = run.job()
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    for epoch in job.epochs(2):
+        train(run, job, model, optimizer, job.loader(Points(SIZE // 2)), epoch=epoch)
+    assert job.step == STEPS
+
+
+def resumed(run, order, dataset=Points):
+    """Half of the epoch, and the rest in a new job, whose calls come in any order."""
+    path, log = f"{run.folder}/job.pt", f"{run.folder}/run.jsonl"
+    model, data = run.model(), dataset()
+    for half in range(2):
+        job = run.job(log=log)
+        again = copy.deepcopy(model)
+        optimizer = sgd(again)
+        loader = job.loader(data) if order == "loader first" else None
+        wrapped, optimizer = job.prepare(again, optimizer)
+        if half == 1:
+            job.restore(path)
+        loader = job.loader(data) if loader is None else loader
+        train(run, job, wrapped, optimizer, loader, steps=STEPS // 2 if half == 0 else None, epoch=0)
+        if half == 0:
+            job.save(path)
+            job.close()
+    run.modules = [again]
+
+
+@cell("torch", "resume", "loader before restore")
+def loader_first(run):
+    resumed(run, "loader first")
+
+
+@cell("torch", "resume", "restore before loader")
+def restore_first(run):
+    resumed(run, "restore first")
+
+
+@cell("torch", "resume", "stream")
+def stream_resumed(run):
+    resumed(run, "loader first", PointStream)
+
+
+@cell("torch", "one backward", "evaluation in between")
+def evaluated(run):
+    job = run.job(log=f"{run.folder}/run.jsonl")
+    model = run.model(norm=True)
+    model, optimizer = job.prepare(model, sgd(model))
+    points = Points()
+    for number, x, y in job.loader(points):
+        run.compute(number)
+        job.backward(error(model, x, y))
+        optimizer.step()
+        optimizer.zero_grad()
+        if job.step % 4 == 3:
+            model.eval()
+            with torch.no_grad():
+                mine = error(model, points.x[job.rank :: job.size], points.x[job.rank :: job.size, :1]).item()
+            job.evaluation(loss=job.sum([mine])[0])
+            model.train()
