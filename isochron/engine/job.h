@@ -47,7 +47,7 @@
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
-#include "isochron/comm/error.h"
+#include "isochron/core/peer_error.h"
 #include "isochron/core/policy/controller.h"
 #include "isochron/core/rate/rate.h"
 #include "isochron/core/replica/replica.h"
@@ -92,11 +92,6 @@ struct PushCounts {
 // What is done about a loss or gradient that is not finite, on any worker. With kStop it is a NumbersError on all
 // workers, naming worker and step; the model is as before the step.
 using Numbers = OnNonFinite;
-
-class NumbersError : public Error {
- public:
-  using Error::Error;
-};
 
 // The workers changed in the middle of an exchange such as sum(); the job has recovered and goes on. Repeat it, with
 // the share that this worker has now.

@@ -43,8 +43,6 @@ class JobOptions(SharedOptions):
             raise ValueError(f"on_bad_sample is 'skip' with sync '{self.sync}'; permitted: stop, or with sync 'bsp'")
         if self.numbers == "skip":
             raise ValueError(f"numbers is 'skip' with sync '{self.sync}'; permitted: stop, ignore")
-        if self.elastic:
-            raise ValueError(f"elastic is True with sync '{self.sync}'; permitted: with sync 'bsp'")
         if self.ddp:
             raise ValueError(f"ddp is {self.ddp!r} with sync '{self.sync}', which wraps no model; permitted: nothing")
 
