@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -12,14 +13,17 @@
 #include <torch/torch.h>
 
 #include "isochron/comm/mpi_session.h"
-#include "isochron/server/channel.h"
-#include "isochron/server/layout.h"
+#include "isochron/engine/async/model_client.h"
+#include "isochron/engine/async/mpi_link.h"
+#include "isochron/engine/async/shard_optimizer.h"
+#include "isochron/engine/async/tensor_chunk.h"
+#include "isochron/engine/async/tensor_layout.h"
 #include "isochron/server/parameter_client.h"
 #include "isochron/server/parameter_server.h"
-#include "isochron/server/shard_optimizer.h"
 
 namespace {
 
+using isochron::MpiLink;
 using namespace isochron::server;
 using Clock = std::chrono::steady_clock;
 
@@ -35,27 +39,24 @@ double median(std::vector<double> values) {
 }
 
 // Without using up the core that the server runs on.
-void meet(Channel& channel) {
-  std::vector<MPI_Request> requests(1);
-  MPI_Ibarrier(channel.expected(), requests.data());
-  channel.wait(requests, "meeting");
+void meet(MpiLink& link) {
+  std::byte mine{};
+  std::byte theirs{};
+  const int other = 1 - link.rank();
+  Transfers transfers{link.send(other, kAnswerTag, {&mine, 1}), link.receive(other, kAnswerTag, {&theirs, 1})};
+  link.wait(transfers, "meeting");
 }
 
 // All chunks in flight at once, as the client does.
-void copy(Channel& channel, const at::Tensor& tensor, int from) {
-  std::vector<MPI_Request> requests;
-  auto* const bytes = static_cast<char*>(tensor.mutable_data_ptr());
-  const auto size = static_cast<std::int64_t>(tensor.nbytes());
-  for (std::int64_t at = 0; at < size; at += isochron::kChunkBytes) {
-    const int length = static_cast<int>(std::min(isochron::kChunkBytes, size - at));
-    MPI_Request& request = requests.emplace_back(MPI_REQUEST_NULL);
-    if (channel.rank() == from) {
-      MPI_Isend(bytes + at, length, MPI_BYTE, 1 - from, 1, channel.expected(), &request);
-    } else {
-      MPI_Irecv(bytes + at, length, MPI_BYTE, from, 1, channel.expected(), &request);
-    }
+void copy(MpiLink& link, const at::Tensor& tensor, int from) {
+  Transfers transfers;
+  const Space all(static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes());
+  for (std::size_t at = 0; at < all.size(); at += static_cast<std::size_t>(isochron::kChunkBytes)) {
+    const Space part = all.subspan(at, std::min(static_cast<std::size_t>(isochron::kChunkBytes), all.size() - at));
+    transfers.push_back(
+        link.rank() == from ? link.send(1 - from, kGradientTag, part) : link.receive(from, kGradientTag, part));
   }
-  channel.wait(requests, "copying");
+  link.wait(transfers, "copying");
 }
 
 struct Times {
@@ -64,8 +65,14 @@ struct Times {
   std::vector<double> copy;
 };
 
-void time_server(Channel& channel, ParameterClient& client, const at::Tensor& parameter, Times& times, int round) {
-  if (channel.rank() == 0) {
+void time_server(
+    MpiLink& link,
+    isochron::ModelClient& model,
+    ParameterClient& client,
+    const at::Tensor& parameter,
+    Times& times,
+    int round) {
+  if (link.rank() == 0) {
     times.pull.push_back(seconds_of([&] {
       client.start_pull({.iteration = round});
       client.finish_pull();
@@ -73,18 +80,20 @@ void time_server(Channel& channel, ParameterClient& client, const at::Tensor& pa
     at::Tensor(parameter).mutable_grad() = at::ones_like(parameter);
     const isochron::PushHeader push{.from = {.worker = 0, .iteration = round, .last = 1}, .rate = 1.0};
     times.push.push_back(seconds_of([&] {
-      client.begin_push(push, {0.01}, /*only_finite=*/false);
+      client.begin_push(push, {{.rate = 0.01}});
+      model.begin_push(client, /*only_finite=*/false);
+      model.send_rest();
       client.finish_push();
     }));
   }
-  meet(channel);
+  meet(link);
 }
 
-void time_copy(Channel& channel, const at::Tensor& buffer, Times& times) {
-  meet(channel);
+void time_copy(MpiLink& link, const at::Tensor& buffer, Times& times) {
+  meet(link);
   times.copy.push_back(seconds_of([&] {
-    copy(channel, buffer, 0);
-    copy(channel, buffer, 1);
+    copy(link, buffer, 0);
+    copy(link, buffer, 1);
   }));
 }
 
@@ -95,28 +104,33 @@ int main(int count, char** words) {
   const double megabytes = count > 1 ? std::stod(words[1]) : 45.0;
   const int repeats = count > 2 ? std::stoi(words[2]) : 20;
   const isochron::MpiSession session;
-  Channel channel(MPI_COMM_WORLD, std::chrono::seconds(60));
+  MpiLink link(MPI_COMM_WORLD, {{.rank = 0}, {.rank = 1}}, std::chrono::seconds(60));
   const at::Tensor parameter = at::zeros({static_cast<std::int64_t>(megabytes * 1e6 / 4)}).requires_grad_();
   const torch::optim::SGD optimizer({parameter}, torch::optim::SGDOptions(0.01));
-  const Layout layout = make_layout({{parameter}}, 1);
+  const isochron::TensorLayout layout = isochron::make_layout({{parameter}}, 1);
   ParameterServer::Chunks chunks;
-  for (std::size_t i = 0; channel.rank() == 1 && i < layout.chunks.size(); ++i) {
+  for (std::size_t i = 0; link.rank() == 1 && i < layout.chunks.size(); ++i) {
     const at::Tensor values = at::zeros({layout.chunks[i].size()});
-    chunks.emplace(i, ServedChunk(values, shard_optimizer(optimizer, 0, values, 0), {}));
+    chunks.emplace(
+        i,
+        std::make_unique<isochron::TensorChunk>(
+            values, isochron::shard_optimizer(optimizer, 0, values, 0), isochron::PushRate{}));
   }
   Times times;
   {
-    ParameterServer server(channel, std::move(chunks), {});
-    ParameterClient client(channel, layout, {{.rank = 1}});
+    ParameterServer server(link, std::move(chunks), nullptr);
+    server.start();
+    isochron::ModelClient model(layout);
+    ParameterClient client(link, layout, /*first_server=*/1, model.places());
     const at::Tensor buffer = at::ones({parameter.numel()});
     for (int round = 0; round < repeats; ++round) {
       server.resume();
-      time_server(channel, client, parameter, times, round);
+      time_server(link, model, client, parameter, times, round);
       server.pause();
-      time_copy(channel, buffer, times);
+      time_copy(link, buffer, times);
     }
   }
-  if (channel.rank() == 0) {
+  if (link.rank() == 0) {
     const double bytes = 2.0 * static_cast<double>(parameter.nbytes());
     const double served = median(times.push) + median(times.pull);
     const double copied = median(times.copy);

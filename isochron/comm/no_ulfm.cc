@@ -1,5 +1,5 @@
-#include "isochron/comm/error.h"
 #include "isochron/comm/ulfm.h"
+#include "isochron/core/peer_error.h"
 
 namespace isochron {
 

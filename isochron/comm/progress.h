@@ -29,8 +29,8 @@
 #include <mpi.h>
 
 #include "isochron/comm/backoff.h"
-#include "isochron/comm/error.h"
 #include "isochron/comm/roll_call.h"
+#include "isochron/core/peer_error.h"
 
 namespace isochron {
 

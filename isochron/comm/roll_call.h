@@ -12,7 +12,7 @@
 
 #include <mpi.h>
 
-#include "isochron/comm/error.h"
+#include "isochron/core/peer_error.h"
 
 namespace isochron {
 

@@ -13,9 +13,9 @@
 #include <c10/util/intrusive_ptr.h>
 #include <mpi.h>
 
-#include "isochron/comm/error.h"
 #include "isochron/comm/mpi_backend.h"
 #include "isochron/comm/progress.h"
+#include "isochron/core/peer_error.h"
 
 namespace c10d {
 class Backend;

@@ -18,6 +18,12 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A loss or a gradient is not finite.
+class NumbersError : public Error {
+ public:
+  using Error::Error;
+};
+
 class InvariantError : public std::logic_error {
  public:
   using std::logic_error::logic_error;

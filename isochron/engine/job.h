@@ -47,8 +47,8 @@
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
-#include "isochron/comm/error.h"
 #include "isochron/core/job_settings.h"
+#include "isochron/core/peer_error.h"
 #include "isochron/core/policy/controller.h"
 #include "isochron/core/replica/replica.h"
 #include "isochron/core/sample/ledger.h"
@@ -73,10 +73,6 @@ struct PushCounts {
   std::int64_t applied = 0;
 };
 
-class NumbersError : public Error {
- public:
-  using Error::Error;
-};
 
 // The workers changed in the middle of an exchange such as sum(); the job has recovered and goes on. Repeat it, with
 // the share that this worker has now.

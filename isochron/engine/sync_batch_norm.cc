@@ -22,8 +22,8 @@
 #include <torch/csrc/jit/runtime/interpreter.h>
 #include <torch/library.h>
 
-#include "isochron/comm/error.h"
 #include "isochron/core/error.h"
+#include "isochron/core/peer_error.h"
 
 namespace isochron {
 

@@ -14,6 +14,7 @@ void bind_sample(nanobind::module_& module);    // the sampler and the ledger
 void bind_dispatch(nanobind::module_& module);  // who computes what next, out of step
 void bind_records(nanobind::module_& module);   // what steps leave behind, and what workers tell one another
 void bind_replica(nanobind::module_& module);   // the step protocol
+void bind_session(nanobind::module_& module);   // links, and a worker's way through an asynchronous job
 void bind_trace(nanobind::module_& module);     // the run log, and what this process takes of its machine
 
 }  // namespace isochron::python

@@ -128,9 +128,6 @@ void bind_headers(nb::module_& module) {
       .def_rw("worker", &PullHeader::worker)
       .def_rw("iteration", &PullHeader::iteration)
       .def_rw("rounds", &PullHeader::rounds);
-  bind_message<PushAnswer>(module, "PushAnswer", "What a shard answers to gradients.")
-      .def_rw("iteration", &PushAnswer::iteration)
-      .def_rw("staleness", &PushAnswer::staleness);
   bind_message<Failure>(module, "Failure", "Why somebody ends the job.")
       .def_rw("kind", &Failure::kind)
       .def_rw("text", &Failure::text)

@@ -17,5 +17,6 @@ NB_MODULE(_core, module) {
   isochron::python::bind_dispatch(module);
   isochron::python::bind_records(module);
   isochron::python::bind_replica(module);
+  isochron::python::bind_session(module);
   isochron::python::bind_trace(module);
 }

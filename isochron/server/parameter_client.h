@@ -1,101 +1,85 @@
-// A worker's side of the parameter server: its gradients go out chunk by chunk while backward still computes the rest,
-// values come back straight into the model.
-//
-// Parameters on the CPU become views of the strips that values are received into; those on other devices are copied. An
-// iteration is: start_pull(), whatever does not need parameters, finish_pull(), forward, begin_push(), backward,
-// finish_push(). Not thread-safe, except that backward may call from a thread of autograd's.
+// A worker's side of the parameter servers: asks for the values of all chunks, and sends gradients chunk by chunk. An
+// iteration is: start_pull(), whatever does not need parameters, finish_pull(), begin_push(), send() for every chunk in
+// any order, finish_push(). Not thread-safe.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <string>
 #include <vector>
 
-#include <ATen/core/Tensor.h>
-#include <mpi.h>
-
+#include "isochron/core/dispatch/layout.h"
 #include "isochron/core/dispatch/messages.h"
-#include "isochron/server/channel.h"
-#include "isochron/server/layout.h"
+#include "isochron/server/link.h"
 
 namespace isochron::server {
 
 class ParameterClient {
  public:
-  // `servers`: the rank of every server. `channel` must outlive this. Hooks the parameters.
-  ParameterClient(Channel& channel, Layout layout, std::vector<Peer> servers);
-  ParameterClient(const ParameterClient&) = delete;
-  ParameterClient& operator=(const ParameterClient&) = delete;
-  // Takes the hooks away; what is in flight must have ended.
-  ~ParameterClient();
+  // Settings of a push that differ from strip to strip.
+  struct StripRate {
+    double rate = 1.0;     // times that of the push
+    std::string settings;  // of the framework's optimizer
+  };
+  struct Pushed {
+    std::int64_t staleness = 0;  // the largest of all chunks
+  };
 
-  // Asks for all values, of every chunk; `pull` says for whom. They are in the model after finish_pull().
+  // Server n is rank `first_server` + n. `values`, by strip, are where values are received.
+  ParameterClient(Link& link, ParameterLayout layout, int first_server, std::vector<Space> values);
+
+  // `pull` says for whom. All values have come after finish_pull().
   void start_pull(PullHeader pull);
   void finish_pull();
 
-  // The gradients of the coming backward pass are an update: `push` says which, `rates` has the learning rate of every
-  // group. A gradient that is not finite counts as 0 if `only_finite`.
-  void begin_push(const PushHeader& push, const std::vector<double>& rates, bool only_finite);
-  // After backward: what had no gradient is sent as 0; returns when the servers have applied everything.
-  struct Pushed {
-    std::int64_t staleness = 0;  // the largest of all chunks
-    bool finite = true;
-  };
+  // `push` says which update it is. If it is skipped, nothing is to be sent.
+  void begin_push(const PushHeader& push, const std::vector<StripRate>& strips);
+  // The gradient stays as it is until finish_push().
+  void send(std::size_t chunk, Bytes gradient);
+  // The same after a failure of the link: move_to() sends it.
+  void keep(std::size_t chunk, Bytes gradient) { gradients_[chunk] = gradient; }
+  // When the servers have applied everything; all chunks must have been sent.
   Pushed finish_push();
+  [[nodiscard]] bool pushing() const { return pushing_; }
 
-  // After a failure of the channel: brings what is in flight to its end.
+  // After a failure of the link: brings what is in flight to its end.
   void abandon();
   // And leaves out an update that is on its way: it will not be sent again.
   void forget_push();
-  // Goes on over another channel with other servers, `server_of` by chunk. An update under way is sent again; servers
-  // leave out the chunks of it that they have.
-  void move_to(Channel& channel, const std::vector<int>& server_of, std::vector<Peer> servers);
+  // Goes on over another link with other servers, `server_of` by chunk. What was sent of an update under way is sent
+  // again; servers leave out the chunks of it that they have.
+  void move_to(Link& link, int first_server, const std::vector<int>& server_of);
 
   // Chunks of gradients that were sent, those that servers left out not counted.
-  std::int64_t sent() const { return sent_; }
+  [[nodiscard]] std::int64_t sent() const { return sent_; }
   void forget_sent() { sent_ = 0; }
-  const Layout& layout() const { return layout_; }
-  // The values as they were last received, by strip.
-  const std::vector<at::Tensor>& values() const { return values_; }
+  [[nodiscard]] const ParameterLayout& layout() const { return layout_; }
+  // As they were last received.
+  [[nodiscard]] Space values_of(std::size_t chunk) const;
 
  private:
-  class Hook;
+  using Answer = std::array<std::byte, kPushAnswerBytes>;
 
-  void adopt_parameters();
-  void take_gradient(std::size_t slot);
-  void take(std::size_t slot_number, const at::Tensor& gradient);
-  at::Tensor usable(const at::Tensor& gradient, at::ScalarType type);
-  void count_in(std::size_t slot);
-  void send(std::size_t chunk);
-  const Peer& server_of(std::size_t chunk) const {
-    return servers_[static_cast<std::size_t>(layout_.chunks[chunk].server)];
-  }
+  [[nodiscard]] int server_of(std::size_t chunk) const { return first_server_ + layout_.chunks[chunk].server; }
+  void send_now(std::size_t chunk);
 
-  Channel* channel_;
-  Layout layout_;
-  std::vector<Peer> servers_;
-  std::vector<at::Tensor> values_;                   // by strip
-  std::vector<at::Tensor> gradients_;                // likewise
-  std::vector<std::vector<std::size_t>> chunks_of_;  // by slot
-
-  std::vector<std::string> pulls_;  // by chunk: what is being sent
-  std::vector<MPI_Request> pulling_;
-  std::vector<Peer> pulling_from_;  // by request
+  Link* link_;
+  ParameterLayout layout_;
+  int first_server_;
+  std::vector<Space> values_;
+  Transfers pulling_;
 
   bool pushing_ = false;
-  bool only_finite_ = false;
-  bool finite_ = true;
-  std::vector<std::string> pushes_;  // by chunk: its header, as it is sent
-  std::vector<at::Tensor> leaving_;  // by chunk: its gradient, from when it is there until the servers have it
-  std::vector<std::array<char, kPushAnswerBytes>> answers_;  // in the order of sending
-  std::vector<std::size_t> missing_;                         // by chunk: slots whose gradient is not there yet
-  std::vector<bool> has_gradient_;                           // by slot
-  std::size_t sent_now_ = 0;
-  std::exception_ptr failure_;
-  std::vector<MPI_Request> requests_;
-  std::vector<Peer> pushing_to_;  // by request
+  bool skipped_ = false;
+  std::vector<std::string> headers_;  // by chunk
+  std::vector<Bytes> gradients_;      // by chunk, from when it is sent until the servers have it
+  std::vector<Answer> answers_;       // by chunk
+  Transfers transfers_;
   std::int64_t sent_ = 0;
 };
+
+// The part of strips that belongs to a chunk.
+Space part_of(const ParameterLayout& layout, const std::vector<Space>& strips, std::size_t chunk);
 
 }  // namespace isochron::server

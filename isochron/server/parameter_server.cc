@@ -1,38 +1,32 @@
 #include "isochron/server/parameter_server.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
-#include <ATen/ATen.h>
-
-#include "isochron/comm/backoff.h"
-#include "isochron/comm/mpi_call.h"
 #include "isochron/core/error.h"
 
 namespace isochron::server {
 namespace {
 
 constexpr std::size_t kMostIncoming = 16;  // gradients that are received at the same time
-constexpr Backoff kBackoff{.max_sleep = std::chrono::microseconds(2000)};
 constexpr auto kBetweenChecks = std::chrono::milliseconds(100);
-
-bool has_ended(MPI_Request& request) {
-  int ended = 0;
-  check_mpi(MPI_Test(&request, &ended, MPI_STATUS_IGNORE), "MPI_Test");
-  return ended != 0;
-}
 
 }  // namespace
 
-ParameterServer::ParameterServer(Channel& channel, Chunks chunks, Coordination coordination)
-    : channel_(channel),
-      chunks_(std::move(chunks)),
-      coordination_(std::move(coordination)),
-      thread_([this] { run(); }) {
+ParameterServer::ParameterServer(Link& link, Chunks chunks, Coordinator* coordinator)
+    : link_(link), chunks_(std::move(chunks)), coordinator_(coordinator) {
+  for (const auto& [number, chunk] : chunks_) {
+    largest_ = std::max(largest_, chunk->size());
+  }
 }
 
 ParameterServer::~ParameterServer() {
   stop();
+}
+
+void ParameterServer::start(const Around& around) {
+  thread_ = std::thread([this, around] { around([this] { run(); }); });
 }
 
 void ParameterServer::stop() {
@@ -63,7 +57,7 @@ void ParameterServer::resume() {
 std::int64_t ParameterServer::applied() const {
   std::int64_t applied = 0;
   for (const auto& [number, chunk] : chunks_) {
-    applied += chunk.ledger().updates();
+    applied += chunk->ledger().updates();
   }
   return applied;
 }
@@ -77,11 +71,9 @@ void ParameterServer::run() {
   std::exception_ptr failure;
   try {
     serve();
-  } catch (...) {
+  } catch (const std::exception& error) {
     failure = std::current_exception();
-  }
-  if (failure) {
-    channel_.fail();
+    link_.fail(failure_of(error));
   }
   drain();
   {
@@ -96,99 +88,115 @@ void ParameterServer::serve() {
   auto last_active = Clock::now();
   auto checked = last_active;
   while (wait_while_paused()) {
+    const std::uint64_t seen = link_.events();
     bool active = finish_gradients();
     active |= finish_sends();
     active |= take_request();
     const auto now = Clock::now();
-    if (coordination_.coordinator != nullptr && now - checked > kBetweenChecks) {
+    if (coordinator_ != nullptr && now - checked > kBetweenChecks) {
       check_patience();
       checked = now;
     }
+    say_alive();
     if (active) {
       last_active = now;
     } else {
-      std::this_thread::sleep_for(kBackoff.sleep_after(now - last_active));
+      link_.idle(seen, now - last_active, true);
     }
   }
 }
 
+// Whoever asks meanwhile waits, and hears now and then that somebody is here.
 bool ParameterServer::wait_while_paused() {
   std::unique_lock lock(mutex_);
-  if (pause_wanted_ && incoming_.empty() && outgoing_.empty()) {
+  if (!stop_ && pause_wanted_ && incoming_.empty() && outgoing_.empty()) {
     paused_ = true;
     changed_.notify_all();
-    changed_.wait(lock, [this] { return !pause_wanted_ || stop_; });
+    while (!changed_.wait_for(lock, link_.timeout() / 4, [this] { return !pause_wanted_ || stop_; })) {
+      lock.unlock();
+      say_alive();
+      lock.lock();
+    }
     paused_ = false;
     heard_ = Clock::now();
   }
   return !stop_;
 }
 
+void ParameterServer::say_alive() {
+  const auto now = Clock::now();
+  if (now - said_ >= link_.timeout() / 4) {
+    link_.say_alive();
+    said_ = now;
+  }
+}
+
 bool ParameterServer::take_request() {
   if (incoming_.size() >= kMostIncoming) {
     return false;
   }
-  int found = 0;
-  MPI_Message message = MPI_MESSAGE_NULL;
-  MPI_Status status;
-  check_mpi(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, channel_.requests(), &found, &message, &status), "MPI_Improbe");
-  if (found == 0) {
+  const std::optional<Request> request = link_.take_request();
+  if (!request) {
     return false;
   }
-  int size = 0;
-  MPI_Get_count(&status, MPI_BYTE, &size);
-  std::string bytes(static_cast<std::size_t>(size), '\0');
-  check_mpi(MPI_Mrecv(bytes.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
-  switch (status.MPI_TAG) {
-    case kPushTag:
-      receive_gradient(status.MPI_SOURCE, decode<PushHeader>(bytes));
-      break;
-    case kPullTag:
-      answer(status.MPI_SOURCE, decode<PullHeader>(bytes));
-      break;
-    default:
-      hear(status.MPI_SOURCE, bytes);
+  const Peer& sender = link_.peer(request->rank);
+  try {
+    answer(*request);
+  } catch (const PeerError&) {
+    throw;
+  } catch (const Error& error) {
+    throw PeerError(name_of(sender) + " sent what cannot be served: " + error.what(), {sender});
+  } catch (const std::out_of_range&) {
+    throw PeerError(name_of(sender) + " sent what cannot be served: a chunk that is not here", {sender});
   }
   return true;
 }
 
-void ParameterServer::receive_gradient(int rank, const PushHeader& push) {
-  const at::Tensor& values = chunks_.at(push.chunk).values();
-  Incoming& incoming = incoming_.emplace_back(Incoming{.push = push, .rank = rank});
-  if (auto& spare = spare_[values.scalar_type()]; spare.empty()) {
-    incoming.gradient = at::empty({largest(values.scalar_type())}, values.options());
-  } else {
-    incoming.gradient = std::move(spare.back());
-    spare.pop_back();
+void ParameterServer::answer(const Request& request) {
+  switch (request.tag) {
+    case kPushTag: {
+      const auto push = decode<PushHeader>(request.message);
+      if (push.skipped) {
+        answer(request.rank, push, {});
+      } else {
+        receive_gradient(request.rank, push);
+      }
+      break;
+    }
+    case kPullTag:
+      answer(request.rank, decode<PullHeader>(request.message));
+      break;
+    case kGoodbyeTag:
+      see_off(request.rank);
+      break;
+    default:
+      if (coordinator_ == nullptr) {
+        throw Error("a report for a coordinator that is elsewhere");
+      }
+      hear(request.rank, decode<IterationReport>(request.message));
   }
-  check_mpi(
-      MPI_Irecv(
-          incoming.gradient.mutable_data_ptr(),
-          static_cast<int>(values.nbytes()),
-          MPI_BYTE,
-          rank,
-          kGradientTag,
-          channel_.expected(),
-          &incoming.request),
-      "MPI_Irecv");
 }
 
-// Elements of a buffer that holds the gradient of every chunk of the type.
-std::int64_t ParameterServer::largest(at::ScalarType type) const {
-  std::int64_t elements = 0;
-  for (const auto& [number, chunk] : chunks_) {
-    elements = std::max(elements, chunk.values().scalar_type() == type ? chunk.values().numel() : 0);
+void ParameterServer::receive_gradient(int rank, const PushHeader& push) {
+  const std::size_t size = chunks_.at(push.chunk)->size();
+  Incoming& incoming = incoming_.emplace_back(Incoming{.push = push, .rank = rank});
+  if (spare_.empty()) {
+    incoming.gradient.resize(largest_);
+  } else {
+    incoming.gradient = std::move(spare_.back());
+    spare_.pop_back();
   }
-  return elements;
+  incoming.transfer = link_.receive(rank, kGradientTag, Space(incoming.gradient).first(size));
 }
 
 // A worker's gradients arrive in order, but those of different workers may end in any.
 bool ParameterServer::finish_gradients() {
   bool any = false;
   for (auto incoming = incoming_.begin(); incoming != incoming_.end();) {
-    if (has_ended(incoming->request)) {
-      answer(*incoming);
-      spare_[incoming->gradient.scalar_type()].push_back(incoming->gradient);
+    if (link_.ended(*incoming->transfer)) {
+      const std::size_t size = chunks_.at(incoming->push.chunk)->size();
+      answer(incoming->rank, incoming->push, Space(incoming->gradient).first(size));
+      spare_.push_back(std::move(incoming->gradient));
       incoming = incoming_.erase(incoming);
       any = true;
     } else {
@@ -198,53 +206,62 @@ bool ParameterServer::finish_gradients() {
   return any;
 }
 
-void ParameterServer::answer(const Incoming& incoming) {
-  const PushHeader& push = incoming.push;
-  ServedChunk& chunk = chunks_.at(push.chunk);
-  const std::int64_t staleness = chunk.apply(push, incoming.gradient.narrow(0, 0, chunk.values().numel()));
+void ParameterServer::answer(int rank, const PushHeader& push, Space gradient) {
+  const std::int64_t staleness = chunks_.at(push.chunk)->apply(push, gradient);
   if (staleness >= 0) {
     note(push.from);
   }
   const PushAnswer answer{.chunk = push.chunk, .iteration = push.from.iteration, .staleness = staleness};
-  send(incoming.rank, kAnswerTag, encode(answer));
+  link_.tell(rank, kAnswerTag, encode(answer));
 }
 
 void ParameterServer::answer(int rank, const PullHeader& pull) {
-  Outgoing& outgoing = outgoing_.emplace_back();
-  outgoing.values = chunks_.at(pull.chunk).pull(pull);
-  check_mpi(
-      MPI_Isend(
-          outgoing.values.const_data_ptr(),
-          static_cast<int>(outgoing.values.nbytes()),
-          MPI_BYTE,
-          rank,
-          kFirstValuesTag + static_cast<int>(pull.chunk),
-          channel_.expected(),
-          &outgoing.request),
-      "MPI_Isend");
+  Outgoing& outgoing = outgoing_.emplace_back(Outgoing{.values = chunks_.at(pull.chunk)->pull(pull)});
+  outgoing.transfer = link_.send(rank, kFirstValuesTag + static_cast<int>(pull.chunk), outgoing.values.bytes);
 }
 
-void ParameterServer::hear(int rank, const std::string& report) {
-  ISO_CHECK(coordination_.coordinator != nullptr, "a report for a coordinator that is elsewhere");
+void ParameterServer::hear(int rank, const IterationReport& report) {
   heard_ = Clock::now();
-  for (const Coordinator::Reply& reply : coordination_.coordinator->hear(rank, decode<IterationReport>(report))) {
-    send(reply.rank, kAssignmentTag, encode(reply.assignment));
+  for (const Coordinator::Reply& reply : coordinator_->hear(rank, report)) {
+    link_.tell(reply.rank, kAssignmentTag, encode(reply.assignment));
+  }
+  see_off(-1);
+}
+
+// A rank has closed the job, which is in order as long as nobody waits for it.
+void ParameterServer::see_off(int rank) {
+  if (coordinator_ == nullptr) {
+    return;
+  }
+  if (rank >= 0) {
+    coordinator_->leave(rank);
+  }
+  std::vector<Peer> missing;
+  for (const int one : coordinator_->missing()) {
+    missing.push_back(link_.peer(one));
+  }
+  if (!missing.empty()) {
+    const std::string words = " closed the job in the middle of an epoch, in which others wait for it";
+    throw PeerLostError(names_of(missing) + words, missing);
   }
 }
 
+// Whoever keeps the others waiting for twice the time-out is late: those at work may themselves wait for a server that
+// does not answer, which they notice first.
 void ParameterServer::check_patience() const {
-  const std::vector<int> ranks = coordination_.coordinator->late();
-  if (ranks.empty() || Clock::now() - heard_ < 2 * channel_.timeout()) {
+  const std::vector<int> ranks = coordinator_->late();
+  if (ranks.empty() || Clock::now() - heard_ < 2 * link_.timeout()) {
     return;
   }
   std::vector<Peer> late;
-  std::string words =
-      "workers have waited for twice the time-out of " + std::to_string(channel_.timeout().count()) + " ms for";
+  late.reserve(ranks.size());
   for (const int rank : ranks) {
-    late.push_back(coordination_.peers[static_cast<std::size_t>(rank)]);
-    words += " rank " + std::to_string(rank) + " on " + late.back().host;
+    late.push_back(link_.peer(rank));
   }
-  throw TimeoutError(words, late);
+  throw TimeoutError(
+      "workers have waited for twice the time-out of " + std::to_string(link_.timeout().count()) + " ms for " +
+          names_of(late),
+      late);
 }
 
 void ParameterServer::note(const Provenance& from) {
@@ -255,36 +272,24 @@ void ParameterServer::note(const Provenance& from) {
   }
 }
 
-void ParameterServer::send(int rank, int tag, std::string bytes) {
-  Outgoing& outgoing = outgoing_.emplace_back();
-  outgoing.bytes = std::move(bytes);
-  check_mpi(
-      MPI_Isend(
-          outgoing.bytes.data(),
-          static_cast<int>(outgoing.bytes.size()),
-          MPI_BYTE,
-          rank,
-          tag,
-          channel_.expected(),
-          &outgoing.request),
-      "MPI_Isend");
-}
-
 bool ParameterServer::finish_sends() {
   const std::size_t before = outgoing_.size();
-  std::erase_if(outgoing_, [](Outgoing& outgoing) { return has_ended(outgoing.request); });
+  std::erase_if(outgoing_, [this](Outgoing& outgoing) { return link_.ended(*outgoing.transfer); });
   return outgoing_.size() != before;
 }
 
 void ParameterServer::drain() {
-  std::vector<MPI_Request> requests;
+  Transfers transfers;
   for (const Incoming& incoming : incoming_) {
-    requests.push_back(incoming.request);
+    transfers.push_back(incoming.transfer);
   }
   for (const Outgoing& outgoing : outgoing_) {
-    requests.push_back(outgoing.request);
+    transfers.push_back(outgoing.transfer);
   }
-  Channel::drain(requests);
+  std::erase(transfers, nullptr);
+  if (!transfers.empty()) {
+    link_.drain(transfers);
+  }
   incoming_.clear();
   outgoing_.clear();
 }

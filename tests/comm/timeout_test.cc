@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "isochron/comm/error.h"
 #include "isochron/comm/mpi_backend.h"
 #include "isochron/comm/ulfm.h"
+#include "isochron/core/peer_error.h"
 
 namespace isochron {
 namespace {

@@ -4,17 +4,18 @@ import contextlib
 import random
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 import isochron
 from isochron import door, job_key
-from isochron._core import Failure
-from isochron.served import wire
-from isochron.served.alarm import Alarm
-from isochron.served.network import Sockets
-from isochron.served.server import Server
+from isochron._core import Failure, Ledger, TcpLink, Worker, lay_out
+from isochron.served.session import Owner, Session
+from isochron.served.sockets import Sockets
+from test_served import Descent, options_of
 
 KEY = b"the key of these tests"
 DEEP = b"[" * 4000
@@ -22,7 +23,7 @@ TIMEOUT = 8.0  # less than a stranger may take for its hello
 
 
 class Pair:
-    """Rank 0 serves; its door is at `seat`. Rank 1 is to come."""
+    """Rank 0 has its door at `place`. Rank 1 is to come."""
 
     def __init__(self):
         said, barrier = [None, None], threading.Barrier(2)
@@ -39,30 +40,19 @@ class Pair:
 
         with ThreadPoolExecutor(2) as pool:
             self.first, self.second = pool.map(make, range(2))
-        self.links = []
-        self.come = threading.Event()
-        self.first.serve(self._answer)
-        self.seat = self.first.seats[0]
-
-    def _answer(self, link):
-        self.links.append(link)
-        self.come.set()
+        self.place = self.first.places[0]
 
     def stranger(self):
-        return socket.create_connection((self.seat.address, self.seat.port), timeout=30)
+        return socket.create_connection(self.place, timeout=30)
 
     def check_that_the_worker_gets_in(self):
-        link = self.second.connect(0)
-        assert self.come.wait(TIMEOUT)
-        link.send(wire.Kind.PULL, b"header")
-        assert self.links[0].receive() == (wire.Kind.PULL, b"header")
-        link.close()
+        with ThreadPoolExecutor(2) as pool:
+            links = list(pool.map(lambda sockets: sockets.connect(), (self.first, self.second)))
+        assert [link.failure for link in links] == [None, None]
 
     def close(self):
-        for link in self.links:
-            link.close()
-        self.first.close(orderly=True)
-        self.second.close(orderly=True)
+        for sockets in (self.first, self.second):
+            sockets._door.close()
 
 
 @pytest.fixture
@@ -123,11 +113,10 @@ def test_random_words_of_strangers_do_not_end_it(pair_of_sockets):
 def test_a_worker_comes_in_once_and_under_its_own_rank(pair_of_sockets):
     for rank in (0, 2, -1, True, "1", None, [1]):
         with pytest.raises(OSError):
-            door.knock(pair_of_sockets.seat.address, pair_of_sockets.seat.port, pair_of_sockets.first._key,
-                       {"rank": rank}, 0.2)  # fmt: skip
+            door.knock(*pair_of_sockets.place, pair_of_sockets.first.key, {"rank": rank}, 0.2)
     pair_of_sockets.check_that_the_worker_gets_in()
     with pytest.raises(isochron.PeerLostError, match="cannot reach rank 0"):
-        pair_of_sockets.second.connect(0)
+        pair_of_sockets.second.connect()
 
 
 @contextlib.contextmanager
@@ -356,79 +345,68 @@ def test_workers_of_one_host_share_a_key_by_a_file_for_them_alone(tmp_path, monk
 # After the handshake.
 
 
+PUSH, PULL, REPORT, ANSWER, FAILURE, VALUES = 1, 2, 3, 7, 8, 16  # tags of isochron/server
+
+
+def link_frame(tag, message, length=None):
+    length = len(message) if length is None else length
+    return tag.to_bytes(4, "little") + length.to_bytes(8, "little") + message
+
+
 def hostile_frames():
     chance = random.Random(11)
-    yield from (frame(text) for text in (DEEP, b"\xff", b"[]", b"{", b""))
-    yield b"\xff\xff\xff\xff\1"
-    yield bytes(4) + b"\0"  # no kind
-    yield (100).to_bytes(4, "big") + b"\1" + b"x" * 50
+    yield link_frame(PUSH, b"x", 1 << 40)
+    yield link_frame(0, b"")  # no kind
+    yield link_frame(9, b"x")
+    yield link_frame(99, b"x" * 50)
+    yield link_frame(PUSH, b"x" * 50, 100)  # and no more
+    yield link_frame(FAILURE, DEEP)
     for _ in range(50):
         yield chance.randbytes(chance.randrange(1, 300))
 
 
+@contextlib.contextmanager
+def linked(timeout=5.0):
+    """A link of rank 0, and the other end of its connection to rank 3."""
+    ours, theirs = socket.socketpair()
+    link = TcpLink(0, ["here", "nowhere", "nowhere", "there"], timeout)
+    link.connect(3, ours.detach())
+    with theirs:
+        yield link, theirs
+    link.leave(orderly=False)
+
+
+def failure_of(link):
+    deadline = time.monotonic() + 10
+    while (failure := link.failure) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    return failure
+
+
 def test_frames_that_are_none_are_errors_that_name_the_sender():
     for said in hostile_frames():
-        with socket.create_server(("127.0.0.1", 0)) as ends, socket.create_connection(ends.getsockname()) as theirs:
-            link = wire.Connection(ends.accept()[0], wire.Seat(3, "there", "", 0), 5.0)
+        with linked() as (link, theirs):
             theirs.sendall(said)
             theirs.shutdown(socket.SHUT_WR)
-            with pytest.raises(isochron.PeerError, match="rank 3 on there"):
-                while True:
-                    link.receive()
-        link.close()
+            failure = failure_of(link)
+            assert "rank 3 on there" in failure.text and failure.ranks == [3], (said, failure.text)
 
 
-class Nowhere:
-    """A network whose only link brings one frame, again and again."""
-
-    def __init__(self, frame):
-        self.frame = frame
-        self.seat = wire.Seat(3, "there", "", 0)
-
-    def serve(self, answer):
-        answer(self)
-
-    def receive(self, patient=False):
-        return self.frame
-
-    def close(self, orderly=True):
-        pass
-
-
-class NoShard:
-    def buffers(self):
-        return []
-
-    def pull(self, *arguments):
-        raise AssertionError("a request that cannot be read was served")
-
-
-@pytest.mark.parametrize(
-    "said",
-    [(kind, message) for kind in (wire.Kind.PUSH, wire.Kind.FAILURE) for message in (b"", b"\xff" * 99, DEEP)],
-    ids=lambda said: f"{said[0].name}, {len(said[1])} bytes",
-)
-def test_requests_that_make_no_sense_ring_the_alarm_with_the_senders_name(said):
-    alarm = Alarm(5.0)
-    Server(Nowhere(said), NoShard(), None, alarm)
-    assert alarm.failure is not None and "rank 3 on there" in alarm.failure.text, alarm.failure
-
-
-@pytest.mark.parametrize("kind", [wire.Kind.REPORT, wire.Kind.PULL, wire.Kind.ANSWER, wire.Kind.VALUES])
-def test_requests_that_nobody_serves_are_answered_with_a_failure(kind):
-    answers = []
-
-    class Once(Nowhere):
-        def receive(self, patient=False):
-            if answers:
-                raise isochron.PeerLostError("it has left", [3])
-            return self.frame
-
-        def send(self, kind, message=b"", bodies=None):
-            answers.append((kind, message))
-
-    alarm = Alarm(5.0)
-    Server(Once((kind, b"\xff" * 7)), NoShard(), None, alarm)
-    ((answered, message),) = answers
-    assert answered is wire.Kind.FAILURE and "rank 3 on there" in Failure.decode(message).text
-    assert alarm.failure is not None and "rank 3 on there" in alarm.failure.text
+@pytest.mark.parametrize("tag", [PUSH, PULL, REPORT, FAILURE, ANSWER, VALUES])
+@pytest.mark.parametrize("message", [b"", b"\xff" * 7, b"\xff" * 99, DEEP], ids=len)
+def test_requests_that_make_no_sense_end_the_job_with_the_senders_name(tag, message):
+    with linked() as (link, theirs):
+        layout = lay_out([[("f8", 8, 10)]], 4)
+        session = Session(
+            Owner(lambda mine: [mine], lambda samples: None, lambda record: None), 0,
+            [Worker(id) for id in range(4)], options_of(sync="asp"), link, layout, [Descent(np.zeros(2))], b"", epoch=0,
+            position=0, samples_per_epoch=20, ledger=Ledger(20), next_record=0)  # fmt: skip
+        session.enter()
+        theirs.sendall(link_frame(tag, message))
+        assert "rank 3 on there" in failure_of(link).text
+        head = theirs.recv(12, socket.MSG_WAITALL)
+        assert int.from_bytes(head[:4], "little") == FAILURE  # and is told so
+        told = theirs.recv(int.from_bytes(head[4:], "little"), socket.MSG_WAITALL)
+        assert Failure.decode(told).text == failure_of(link).text
+        session.close(orderly=False)

@@ -1,6 +1,6 @@
-"""The parameter server of isochron.served without any framework: workers are threads, arithmetic is NumPy's."""
+"""Asynchronous training without any framework: workers are threads, arithmetic is NumPy's."""
 
-import socket
+import signal
 import subprocess
 import sys
 import threading
@@ -12,15 +12,13 @@ import pytest
 import isochron
 from isochron._core import Coordinator, IterationReport, Ledger, Worker, lay_out
 from isochron.options import SharedOptions
-from isochron.served import wire
-from isochron.served.alarm import Alarm
-from isochron.served.coordination import Coordination
-from isochron.served.course import Course, Place, Together
+from isochron.served.session import Owner, Session
+from isochron.served.sockets import Sockets
 from ranks import ENVIRONMENT
 
 
 def test_it_brings_no_framework_along():
-    words = "import sys, isochron.served.course; print([m for m in ('torch', 'tensorflow') if m in sys.modules])"
+    words = "import sys, isochron.served.session; print([m for m in ('torch', 'tensorflow') if m in sys.modules])"
     output = subprocess.run([sys.executable, "-c", words], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert output.stdout.strip() == "[]"
 
@@ -37,68 +35,22 @@ def test_shares_are_equal_and_cover_everything():
     assert [layout.server_bytes(shard) for shard in range(3)] == [40, 52, 48]
 
 
-def test_frames_carry_messages_and_numbers():
-    ends = socket.create_server(("127.0.0.1", 0))
-    with ends, socket.create_connection(ends.getsockname()) as link:
-        client = wire.Connection(link, wire.Seat(0, "here", "", 0), 10.0)
-        server = wire.Connection(ends.accept()[0], wire.Seat(1, "there", "", 0), 10.0)
-        numbers = np.arange(5, dtype=np.float64).view(np.uint8)
-        client.send(wire.Kind.PUSH, b"header", [numbers[:24], numbers[24:]])
-        assert server.receive(patient=True) == (wire.Kind.PUSH, b"header")
-        into = np.zeros(40, np.uint8)
-        server.receive_into([into[:8], into[8:]])
-        assert into.view(np.float64).tolist() == [0, 1, 2, 3, 4]
-        client.close()
-        with pytest.raises(isochron.PeerLostError, match="lost rank 1 on there") as lost:
-            server.receive(patient=True)
-        assert lost.value.ranks == (1,) and lost.value.hosts == ("there",)
-        server.close()
-
-
-class Asking:
-    """Of a coordinator of two workers, as those at ranks 0 and 1."""
-
-    def __init__(self, timeout, global_batch, **options):
-        seats = [wire.Seat(rank, f"host-{rank}", "", 0) for rank in range(2)]
-        coordinator = Coordinator([Worker(0), Worker(1)], global_batch, **options)
-        self.coordination = Coordination(coordinator, seats, Alarm(timeout))
-        self._reports = [0, 0]
-
-    def ask(self, rank, **fields):
-        report = IterationReport()
-        report.sequence = self._reports[rank]
-        self._reports[rank] += 1
-        for name, value in fields.items():
-            setattr(report, name, value)
-        return self.coordination.ask(rank, report, lambda: None)
-
-
-def test_who_keeps_the_coordinator_waiting_is_named():
-    asking = Asking(0.1, 6, bound=0, policy="uniform")
-    asking.coordination.open(0, 6, 0)
-    order = asking.ask(0)
-    assert (order.first, order.last) == (0, 3)
-    with pytest.raises(isochron.TimeoutError, match="for rank 1 on host-1"):  # rank 0 must not begin another round
-        asking.ask(0, finished=True, batch=3, seconds=1.0)
-
-
-def test_who_leaves_in_the_middle_of_an_epoch_is_named():
-    asking = Asking(60.0, 6, bound=None)
-    asking.coordination.open(0, 3, 0)
-    assert asking.ask(0).last == 3
-    asking.coordination.leave(1)
-    with pytest.raises(isochron.PeerLostError, match="rank 1 on host-1 closed the job in the middle of an epoch"):
-        asking.ask(0, finished=True, batch=3, seconds=1.0)
-
-
 @pytest.mark.parametrize("warm", [True, False])
 def test_a_time_in_which_something_was_compiled_does_not_count(warm):
-    asking = Asking(60.0, 12, bound=None)
-    asking.coordination.open(0, 1000, 0)
-    for rank in (0, 1):
-        assert asking.ask(rank).decision.batch_sizes == [6, 6]
-    asking.ask(0, finished=True, batch=6, seconds=9.0, warm=warm)
-    split = asking.ask(1, finished=True, batch=6, seconds=1.0, warm=warm).decision.batch_sizes
+    coordinator = Coordinator([Worker(0), Worker(1)], 12, bound=None)
+    coordinator.open(0, 1000, 0)
+
+    def ask(rank, sequence, **fields):
+        report = IterationReport()
+        report.sequence = sequence
+        for name, value in fields.items():
+            setattr(report, name, value)
+        ((_, assignment),) = coordinator.hear(rank, report)
+        return assignment.decision.batch_sizes
+
+    assert [ask(rank, 0) for rank in (0, 1)] == [[6, 6], [6, 6]]
+    ask(0, 1, finished=True, batch=6, seconds=9.0, warm=warm)
+    split = ask(1, 1, finished=True, batch=6, seconds=1.0, warm=warm)
     assert split[0] < split[1] if warm else split == [6, 6]
 
 
@@ -113,12 +65,11 @@ class Descent:
     def read(self, into):
         into[:] = self.values.view(np.uint8)
 
-    def add(self, gradient, weight):
-        self.sum += weight * gradient.view(np.float64)
+    def add(self, gradient, weight, first):
+        self.sum = weight * gradient.view(np.float64) + (0 if first else self.sum)
 
     def take_mean(self, weight):
-        mean, self.sum = self.sum / weight, np.zeros_like(self.sum)
-        return mean.view(np.uint8)
+        return (self.sum / weight).view(np.uint8)
 
     def step(self, gradient, settings, factor):
         self.values -= settings["lr"] * factor * gradient.view(np.float64)
@@ -131,7 +82,7 @@ class Threads:
         self.said = [None] * size
         self.barrier = threading.Barrier(size)
 
-    def together(self, rank):
+    def gather(self, rank):
         def gather(value):
             self.said[rank] = value
             self.barrier.wait(60)
@@ -139,7 +90,7 @@ class Threads:
             self.barrier.wait(60)
             return heard
 
-        return Together(gather, lambda values: [sum(column) for column in zip(*gather(values), strict=True)])
+        return gather
 
 
 class Options(SharedOptions):
@@ -147,38 +98,148 @@ class Options(SharedOptions):
     EXTRAS = {}
 
 
+def set_out(threads, rank, size, options, updaters=None, samples=20):
+    layout = lay_out([[("f8", 8, 10)]], size)
+    gather = threads.gather(rank)
+    owner = Owner(gather, lambda samples: None, lambda record: None, restore_chunk=None)
+    workers = [Worker(id, name=f"worker-{id}") for id in range(size)]
+    if updaters is None:
+        updaters = [Descent(np.zeros(chunk.last - chunk.first)) for chunk in layout.chunks_on(rank)]
+    link = Sockets(rank, gather, None, options.timeout).connect()
+    return Session(owner, rank, workers, options, link, layout, updaters, b"", epoch=0, position=0,
+                   samples_per_epoch=samples, ledger=Ledger(samples), next_record=0)  # fmt: skip
+
+
+def iterate(session, order, gradient=1.0):
+    session.start_pull()
+    session.finish_pull()
+    session.note(1.0, 1.0, 0.0)
+    session.gradients[0].view(np.float64)[:] = gradient
+    session.send([{"lr": 1.0}], order.batch)
+    session.finish()
+
+
 def travel(threads, rank, size, options, epochs):
     """A worker's loop: a gradient of 1 for every sample's update."""
-    layout = lay_out([[("f8", 8, 10)]], size)
-    place = Place(0, 0, 20, Ledger(20), 0)
-    updaters = [Descent(np.zeros(chunk.last - chunk.first)) for chunk in layout.chunks_on(rank)]
-    workers = [Worker(id) for id in range(size)]
-    course = Course(rank, workers, options, threads.together(rank), layout, updaters, place, b"")
+    session = set_out(threads, rank, size, options)
     mine = 0
-    while place.epoch < epochs:
-        course.enter()
-        while not (order := course.next_order(0)).barrier:
-            course.start_pull()
-            course.finish_pull()
-            course.computed(1.0, 1.0, 0.0)
-            course.gradients[0].view(np.float64)[:] = 1.0
-            course.push([{"lr": 1.0}], order.batch)
-            course.finish()
+    while session.epoch < epochs:
+        session.enter()
+        while not (order := session.next(0)).barrier:
+            iterate(session, order)
             mine += 1
-        course.come_together()
-    course.close()
-    return mine, course.values[0].view(np.float64).tolist(), place.ledger.complete
+        session.meet()
+    complete = session.ledger.complete
+    session.close(orderly=True)
+    return mine, session.values[0].view(np.float64).tolist(), complete
+
+
+def options_of(**given):
+    options = Options(global_batch=6, policy="uniform", **given)
+    options.validate()
+    return options
+
+
+def run_threads(size, work):
+    threads = Threads(size)
+    with ThreadPoolExecutor(size) as pool:
+        return [run.result(120) for run in [pool.submit(work, threads, rank) for rank in range(size)]]
 
 
 @pytest.mark.parametrize(("sync", "staleness"), [("asp", None), ("ssp", 0)])
 def test_workers_travel_from_barrier_to_barrier(sync, staleness):
-    options = Options(global_batch=6, sync=sync, staleness=staleness, policy="uniform")
-    options.validate()
-    threads = Threads(3)
-    with ThreadPoolExecutor(3) as pool:
-        runs = [pool.submit(travel, threads, rank, 3, options, 2) for rank in range(3)]
-        results = [run.result(120) for run in runs]
+    options = options_of(sync=sync, staleness=staleness)
+    results = run_threads(3, lambda threads, rank: travel(threads, rank, 3, options, 2))
     # Updates one by one; in rounds: 20 samples by 6 are 4 rounds, in two epochs.
     updates = sum(mine for mine, _, _ in results) if sync == "asp" else 8
     for _, values, complete in results:
         assert values == [-updates] * 10 and complete
+
+
+def words_of(kind, call):
+    with pytest.raises(kind) as raised:
+        call()
+    return str(raised.value)
+
+
+def test_who_keeps_the_coordinator_waiting_is_named():
+    options, told = options_of(sync="ssp", staleness=0, timeout=0.2), threading.Event()
+
+    def work(threads, rank):
+        session = set_out(threads, rank, 2, options)
+        session.enter()
+        if rank == 1:  # which never asks
+            return words_of(isochron.TimeoutError, lambda: told.wait(60) and session.next(0))
+        order = session.next(0)
+        assert (order.first, order.last) == (0, 3)
+        iterate(session, order)
+        words = words_of(isochron.TimeoutError, lambda: session.next(0))  # it must not begin another round
+        told.set()
+        return words
+
+    for words in run_threads(2, work):
+        assert "for rank 1 on" in words
+
+
+def test_who_leaves_in_the_middle_of_an_epoch_is_named():
+    options = options_of(sync="ssp", staleness=0, timeout=60.0)
+
+    def work(threads, rank):
+        session = set_out(threads, rank, 2, options)
+        session.enter()
+        if rank == 1:
+            session.close(orderly=True)
+            return "rank 1 on, closed the job in the middle of an epoch"
+        return words_of(isochron.PeerLostError, lambda: [iterate(session, session.next(0)) for _ in range(9)])
+
+    for words in run_threads(2, work):
+        assert "rank 1 on" in words and ("closed the job in the middle of an epoch" in words or "left the job" in words)
+
+
+def test_an_error_in_the_arithmetic_ends_the_job_on_all_workers_with_its_words(caplog):
+    class Broken(Descent):
+        def step(self, gradient, settings, factor):
+            raise ZeroDivisionError("no such step")
+
+    def work(threads, rank):
+        chunks = [Broken(np.zeros(5))]
+        session = set_out(threads, rank, 2, options_of(sync="asp"), chunks)
+        session.enter()
+        return words_of(isochron.Error, lambda: [iterate(session, session.next(0)) for _ in range(9)])
+
+    for words in run_threads(2, work):
+        assert "ZeroDivisionError: no such step" in words
+    assert "Traceback" in caplog.text
+
+
+def test_a_signal_ends_a_wait():
+    """Ctrl-C, while this worker waits for the others."""
+
+    class Alarm(Exception):
+        pass
+
+    def ring(*arguments):
+        raise Alarm
+
+    threads, options, gone = Threads(2), options_of(sync="ssp", staleness=0, timeout=60.0), threading.Event()
+
+    def other():
+        session = set_out(threads, 1, 2, options)
+        session.enter()
+        gone.wait(60)
+        return words_of(isochron.PeerLostError, lambda: session.next(0))
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(other)
+        session = set_out(threads, 0, 2, options)
+        session.enter()
+        iterate(session, session.next(0))
+        before = signal.signal(signal.SIGALRM, ring)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(Alarm):
+                session.next(0)  # the other has not asked yet
+        finally:
+            signal.signal(signal.SIGALRM, before)
+            gone.set()
+        assert "lost rank 0" in waiting.result(60)

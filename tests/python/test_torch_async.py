@@ -80,7 +80,6 @@ def test_what_is_not_possible_is_refused_by_name(pair):
             "the optimizer is LBFGS with sync 'asp'; permitted: SGD, Adam",
             "accumulate(2) with sync 'asp'; permitted: with sync 'bsp'",
             "the dataset is iterable with sync 'asp'; permitted: one with __getitem__",
-            "elastic is True with sync 'asp'; permitted: with sync 'bsp'",
             "staleness is 1 with sync 'asp'; permitted: with sync 'ssp'",
             "push_rate is 'fast'; permitted: none, batch-linear",
             "push_rate is 'staleness' with sync 'bsp'; permitted: with sync 'asp' or 'ssp'",
@@ -98,6 +97,27 @@ def test_a_lost_worker_is_named_by_all_others(trio):
         assert told["ranks"] == (2,) and told["hosts"] == (socket.gethostname(),)
         assert f"rank 2 on {socket.gethostname()}" in told["words"]
         assert told["seconds"] < 60.0
+
+
+@pytest.mark.parametrize(("victim", "where", "sync", "staleness"), [
+    (2, "computed", "asp", None),
+    (1, "pushed", "asp", None),
+    (2, "barrier", "ssp", 1),
+    (2, "computed", "ssp", 0),
+    (1, "pushed", "ssp", 0),
+])  # fmt: skip
+def test_survivors_of_a_lost_worker_and_its_share_use_every_sample_once(trio, tmp_path, victim, where, sync, staleness):
+    log = tmp_path / "run.jsonl"
+    trio.start("survives", log=str(log), victim=victim, where=where, sync=sync, staleness=staleness)
+    results = [trio.result(rank) for rank in range(3) if rank != victim]
+    for result in results:
+        assert result["used"] == [110, 110] and result["ends"] == [2.0, 2.0] and result["size"] == 2
+        assert result["sum"] == results[0]["sum"]
+        if staleness == 0 and where == "computed":  # the round was done again from the values that all had pulled
+            assert result["far"] < 1e-10
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["worker"] for line in lines if line["type"] == "event" and line["event"] == "death"] == [victim]
+    check_ledger(log)
 
 
 @pytest.mark.parametrize(("optimizer", "sync"), [("momentum", "bsp"), ("adamw", "ssp")])

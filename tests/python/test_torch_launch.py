@@ -135,7 +135,7 @@ import torch, isochron.torch as isochron
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 data = torch.utils.data.TensorDataset(torch.randn(4000, 4), torch.randn(4000, 1))
-with isochron.Job(global_batch=8, sync="asp", timeout=2.0) as job:
+with isochron.Job(global_batch=8, sync="asp", timeout=2.0, elastic=False) as job:
     model, optimizer = job.prepare(model, optimizer)
     for step, (x, y) in enumerate(job.loader(data)):
         if rank == 1 and step == 3:
@@ -147,6 +147,34 @@ with isochron.Job(global_batch=8, sync="asp", timeout=2.0) as job:
         _, told = launcher.communicate(timeout=120)
         assert launcher.returncode == 1, told
         assert "isochron.errors.TimeoutError" in told and "rank 1 on " in told
+
+
+@pytest.mark.parametrize(("victim", "how"), [(0, "SIGKILL"), (1, "SIGSTOP")])
+def test_survivors_of_an_asynchronous_job_go_on(tmp_path, victim, how):
+    """Also of the first one, which has the coordinator and a share of the parameters, and writes the log."""
+    script = f"""
+import torch, isochron.torch as isochron
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.utils.data.TensorDataset(torch.randn(1000, 4), torch.randn(1000, 1))
+with isochron.Job(global_batch=12, sync="asp", timeout=3.0, log={str(tmp_path / "run.jsonl")!r}) as job:
+    model, optimizer = job.prepare(model, optimizer)
+    for epoch in job.epochs(2):
+        for step, (x, y) in enumerate(job.loader(data)):
+            if (rank, epoch, step) == ({victim}, 0, 5):
+                os.kill(os.getpid(), signal.{how})
+            job.backward((model(x) - y).square().mean())
+            optimizer.step()
+        assert job.ledger.complete
+    print("size", job.size, flush=True)
+"""
+    with launched(tmp_path, script, "-n", "3") as launcher:
+        said, told = launcher.communicate(timeout=120)
+        assert launcher.returncode == 0, told
+        assert said.split() == ["size", "2"] * 2
+    names, _ = events(tmp_path)
+    assert ("death" if how == "SIGKILL" else "evicted") in names
+    check_accounting(tmp_path)
 
 
 def inodes_of(process):

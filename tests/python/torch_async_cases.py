@@ -197,7 +197,6 @@ def refusals():
             words_of(lambda: one.prepare(torch.optim.LBFGS(model.parameters()))),
             words_of(lambda: one.accumulate(2)),
             words_of(lambda: one.loader(iter(range(3)))),
-            words_of(lambda: job(elastic=True)),
             words_of(lambda: job(staleness=1)),
             words_of(lambda: job(push_rate="fast")),
             words_of(lambda: job(sync="bsp", push_rate="staleness")),
@@ -212,7 +211,7 @@ def killed(timeout):
     count = 0
     began = time.monotonic()
     try:
-        with isochron.Job(global_batch=12, sync="ssp", staleness=1, timeout=timeout) as job:
+        with isochron.Job(global_batch=12, sync="ssp", staleness=1, timeout=timeout, elastic=False) as job:
             model, optimizer = job.prepare(model, optimizer)
             for x, y in job.loader(models.Text(size=600)):
                 job.backward(models.loss_of(model(x), y))
@@ -225,6 +224,46 @@ def killed(timeout):
         return {"kind": type(error).__name__, "ranks": error.ranks, "hosts": error.hosts, "words": str(error),
                 "seconds": seconds}  # fmt: skip
     return {"kind": "none"}
+
+
+def survives(log, victim, where, sync, staleness=None, size=110):
+    """That rank kills itself in the first epoch; how far the others end from training in one process."""
+    dataset = models.Text(size=size)
+    model = models.make("lstm")
+    stepper = torch.optim.SGD(model.parameters(), lr=0.05)
+    options = {"sync": sync, "staleness": staleness, "policy": "uniform", "reseed": False, "log": log}
+    with isochron.Job(global_batch=24, timeout=60.0, **options) as job:
+        model, stepper = job.prepare(model, stepper)
+        loader = job.loader(dataset)
+        me, used = job.rank, []
+
+        def die(at):
+            if (me, where, job.epoch) == (victim, at, 0):
+                time.sleep(0.3)  # the others have pulled
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        for _ in job.epochs(2):
+            for count, (x, y) in enumerate(loader):
+                job.backward(models.loss_of(model(x), y))
+                if count == 1:
+                    die("computed")
+                stepper.step()
+                stepper.zero_grad()
+                if count == 1:
+                    die("pushed")
+            used.append(job.ledger.used)
+            if me == victim and where == "barrier":
+                os.kill(os.getpid(), signal.SIGKILL)
+        job.save(log + ".pt")
+        ends = job.sum([job.ledger.complete, 1.0])
+    alone = alone_after_sgd(dataset)
+    return {"used": used, "ends": ends, "sum": values(model).sum().item(), "size": job.size,
+            "far": (values(model) - alone).abs().max().item()}  # fmt: skip
+
+
+def alone_after_sgd(dataset):
+    OPTIMIZERS["plain"] = lambda parameters: torch.optim.SGD(parameters, lr=0.05)
+    return alone_after("plain", dataset, 2)
 
 
 def saved_out_of_step(path, optimizer, sync):

@@ -16,11 +16,13 @@
 #include "isochron/comm/mpi_session.h"
 #include "isochron/core/error.h"
 #include "isochron/core/random/random.h"
+#include "isochron/engine/async/mpi_link.h"
 #include "isochron/engine/async/peers.h"
+#include "isochron/engine/async/shard_optimizer.h"
 #include "isochron/engine/async/shard_state.h"
+#include "isochron/engine/async/tensor_chunk.h"
 #include "isochron/engine/handshake.h"
 #include "isochron/io/process_usage.h"
-#include "isochron/server/shard_optimizer.h"
 
 namespace isochron {
 namespace {
@@ -55,10 +57,13 @@ std::vector<std::vector<at::Tensor>> parameter_groups(const torch::optim::Optimi
   return groups;
 }
 
-std::vector<double> learning_rates(const torch::optim::Optimizer& optimizer) {
-  std::vector<double> rates;
-  for (const auto& group : optimizer.param_groups()) {
-    rates.push_back(group.options().get_lr());
+// By strip.
+std::vector<server::ParameterClient::StripRate> learning_rates(
+    const torch::optim::Optimizer& optimizer, const ParameterLayout& layout) {
+  std::vector<server::ParameterClient::StripRate> rates;
+  rates.reserve(layout.strips.size());
+  for (const Strip& strip : layout.strips) {
+    rates.push_back({.rate = optimizer.param_groups()[strip.group].options().get_lr()});
   }
   return rates;
 }
@@ -78,24 +83,19 @@ void give_all_the_first_ones_values(const Group& group, const torch::nn::Module&
 Job::Async::Async(JobOptions options)
     : options_(started(std::move(options))),
       membership_(std::make_unique<Membership>(MPI_COMM_WORLD, world_options())),
-      members_(agree(membership_->group(), options_)),
+      members_(isochron::agree(membership_->group(), options_)),
       peers_(gather_peers(membership_->group())),
       workers_(count_workers(options_, membership_->size())),
       self_(members_[static_cast<std::size_t>(membership_->rank())]),
       trains_(membership_->rank() < workers_),
-      controller_(make_controller(options_, first_of(members_, workers_))),
-      decision_(controller_.decision()) {
+      controller_(
+          Roster{.workers = first_of(members_, workers_), .global_batch = options_.global_batch},
+          {.policy = options_.policy, .rate = options_.rate}) {
   if (options_.handle_signals) {
     signals_.emplace();
   }
   membership_->group()->barrier()->wait();
-  began_ = Clock::now();
-}
-
-Controller Job::Async::make_controller(const JobOptions& options, std::vector<Worker> workers) {
-  return {
-      Roster{.workers = std::move(workers), .global_batch = options.global_batch},
-      {.policy = options.policy, .rate = options.rate}};
+  began_ = std::chrono::steady_clock::now();
 }
 
 Job::Async::~Async() {
@@ -108,8 +108,8 @@ void Job::Async::require(bool condition, const char* what) {
   }
 }
 
-double Job::Async::seconds_since_start(Clock::time_point moment) const {
-  return std::chrono::duration<double>(moment - began_).count();
+double Job::Async::now() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
 }
 
 std::optional<std::int64_t> Job::Async::bound() const {
@@ -124,68 +124,51 @@ void Job::Async::prepare(torch::nn::Module& model, torch::optim::Optimizer& opti
 
 // Whatever the model and the optimizer hold now is what the servers begin with.
 void Job::Async::build() {
-  server::Layout layout = server::make_layout(parameter_groups(*optimizer_), server_count());
-  channel_.emplace(membership_->comm(), options_.patience());
+  TensorLayout layout = make_layout(parameter_groups(*optimizer_), members().servers());
   server::ParameterServer::Chunks chunks = my_chunks(layout);
   spread_optimizer_state(*optimizer_, layout, chunks);
-  start_serving(std::move(chunks), std::move(controller_), ClaimPool(place_.position));
-  client_.emplace(*channel_, std::move(layout), server_peers());
+  client_ = std::make_unique<ModelClient>(std::move(layout));
+  session_ = std::make_unique<server::Session>(
+      server::SessionOptions{
+          .global_batch = options_.global_batch,
+          .bound = bound(),
+          .push_rate = options_.async.rate,
+          .controller = {.policy = options_.policy, .rate = options_.rate}},
+      members(),
+      place_,
+      static_cast<server::SessionOwner&>(*this));
+  session_->begin(
+      std::make_shared<MpiLink>(membership_->comm(), peers_, options_.patience()),
+      client_->layout(),
+      client_->places(),
+      std::move(chunks),
+      std::move(controller_));
 }
 
-void Job::Async::start_serving(server::ParameterServer::Chunks chunks, Controller controller, ClaimPool claims) {
-  roster_ = controller.roster().workers;
-  known_to_coordinator_ = std::ssize(known_records_);
-  if (rank() == first_server()) {
-    std::vector<std::optional<WorkerId>> workers(static_cast<std::size_t>(size()));
-    for (std::size_t rank = 0; std::cmp_less(rank, workers_); ++rank) {
-      workers[rank] = members_[rank].id;
-    }
-    coordinator_ =
-        std::make_unique<Coordinator>(Dispatcher(std::move(controller), bound(), std::move(claims), rounds_), workers);
-  } else {
-    controller_ = std::move(controller);
-  }
-  if (coordinator_ || !chunks.empty()) {
-    server_.emplace(
-        *channel_, std::move(chunks), server::Coordination{.coordinator = coordinator_.get(), .peers = peers_});
-  }
-}
-
-// While the server pauses, so that no report can have come yet.
-void Job::Async::open_coordinator() {
-  if (coordinator_) {
-    const auto early = coordinator_->open(place_.epoch, end_, next_record_);
-    ISO_CHECK(early.empty(), "a report came before the coordinator had opened");
-  }
-}
-
-std::vector<Peer> Job::Async::server_peers() const {
-  const auto first = peers_.begin() + first_server();
-  return {first, first + server_count()};
-}
-
-server::ParameterServer::Chunks Job::Async::my_chunks(const server::Layout& layout) const {
+server::ParameterServer::Chunks Job::Async::my_chunks(const TensorLayout& layout) const {
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> strips = layout.make_strips();
   for (std::size_t slot = 0; slot < layout.slots.size(); ++slot) {
     layout.slot_of(strips, slot).copy_(layout.parameters[slot]);
   }
   server::ParameterServer::Chunks chunks;
-  for (const std::size_t chunk : layout.chunks_on(rank() - first_server())) {
+  for (const std::size_t chunk : layout.chunks_on(rank() - members().first_server())) {
     chunks.emplace(static_cast<std::int64_t>(chunk), serve(layout, chunk, layout.chunk_of(strips, chunk).clone()));
   }
   return chunks;
 }
 
-server::ServedChunk Job::Async::serve(const server::Layout& layout, std::size_t chunk, const at::Tensor& values) const {
+std::unique_ptr<server::ServedChunk> Job::Async::serve(
+    const TensorLayout& layout, std::size_t chunk, const at::Tensor& values) const {
   const std::int64_t corrected = options_.async.momentum_correction && !in_rounds() ? workers_ : 0;
   const std::size_t group = layout.strips[layout.chunks[chunk].strip].group;
-  return {values, server::shard_optimizer(*optimizer_, group, values, corrected), options_.async.rate};
+  return std::make_unique<TensorChunk>(
+      values, shard_optimizer(*optimizer_, group, values, corrected), options_.async.rate);
 }
 
 void Job::Async::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
   require(model_ != nullptr, "loader() before prepare()");
-  require(phase_ == Phase::kMeeting, "loader() in the middle of another");
+  require(phase() == Phase::kBarrier, "loader() in the middle of another");
   if (dataset_ == nullptr) {
     const SamplerOptions order{
         .dataset_size = dataset->size(),
@@ -197,8 +180,10 @@ void Job::Async::open(const std::shared_ptr<const data::Dataset>& dataset, const
       cursor.go_to(*resumed_);
     }
     sampler_ = *cursor.sampler();
-    place_ = sampler_->state();
-    ledger_ = cursor.ledger();
+    place_.epoch = sampler_->state().epoch;
+    place_.position = sampler_->state().position;
+    place_.samples_per_epoch = sampler_->samples_per_epoch();
+    place_.ledger = cursor.ledger();
     dataset_ = dataset;
     source_ = std::make_unique<BatchSource>(
         dataset_,
@@ -211,34 +196,21 @@ void Job::Async::open(const std::shared_ptr<const data::Dataset>& dataset, const
   enter();
 }
 
-// Local: a request that comes before its server has resumed waits for it.
 void Job::Async::enter() {
-  if (!client_) {
+  if (!session_) {
     build();
   }
-  if (place_.position == 0) {
-    ledger_.emplace(sampler_->samples_per_epoch());
-  }
-  end_ = sampler_->samples_per_epoch();
+  const server::DataPosition& at = session_->place();
+  std::int64_t end = at.samples_per_epoch;
   if (meet_at_ >= 0) {
-    const std::int64_t wanted = (meet_at_ - place_.epoch * sampler_->steps_per_epoch()) * options_.global_batch;
-    end_ = std::clamp(wanted, place_.position, end_);
+    const std::int64_t wanted = (meet_at_ - at.epoch * sampler_->steps_per_epoch()) * options_.global_batch;
+    end = std::clamp(wanted, at.position, end);
   }
-  known_records_.clear();
-  known_to_coordinator_ = 0;
-  open_coordinator();
-  if (server_) {
-    server_->resume();
-  }
-  samples_ = 0;
-  order_ = {};
-  order_.first = place_.position;
-  report_ = {};
-  phase_ = Phase::kFree;
+  session_->enter(end);
 }
 
 bool Job::Async::begin_step(Batch& batch) {
-  while (phase_ != Phase::kMeeting) {
+  while (phase() != Phase::kBarrier) {
     try {
       finish_step();
       return next_batch(batch);
@@ -251,53 +223,27 @@ bool Job::Async::begin_step(Batch& batch) {
 
 bool Job::Async::next_batch(Batch& batch) {
   const int signal = signals_ ? StopSignal::received() : 0;
-  report_.stop = signal != 0 ? 1 + signal : stop_wanted_ ? 1 : 0;
-  report_.sequence = next_report_;
-  asked_ = Clock::now();
-  const auto assignment =
-      decode<Assignment>(channel_->ask(peers_[static_cast<std::size_t>(first_server())], encode(report_)));
-  ++next_report_;
-  report_ = {};
-  take_in(assignment);
-  if (assignment.barrier) {
-    meet(assignment);
+  const Assignment& order = session_->next(signal != 0 ? 1 + signal : stop_wanted_ ? 1 : 0);
+  if (order.barrier) {
+    meet();
     return false;
   }
-  started_ = Clock::now();
+  started_ = std::chrono::steady_clock::now();
   cpu_started_ = io::process_usage().cpu_seconds;
-  client_->start_pull(next_pull());
+  session_->start_pull();
+  const std::int64_t epoch = session_->place().epoch;
   torch::manual_seed(
-      mix_key({options_.seed, static_cast<std::uint64_t>(place_.epoch), static_cast<std::uint64_t>(order_.first)}));
-  batch = source_->take(place_, {.first = order_.first, .last = order_.last});
-  client_->finish_pull();
-  ready_ = Clock::now();
-  pulled_at_ = seconds_since_start(ready_);
-  phase_ = Phase::kComputing;
+      mix_key({options_.seed, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(order.first)}));
+  batch = source_->take(
+      {.seed = options_.seed, .epoch = epoch, .position = session_->place().position},
+      {.first = order.first, .last = order.last});
+  session_->finish_pull();
+  client_->take_values();
   return true;
 }
 
-PullHeader Job::Async::next_pull() const {
-  return {.worker = my_id(), .iteration = iterations_, .rounds = rounds_};
-}
-
-void Job::Async::take_in(const Assignment& assignment) {
-  order_ = assignment;
-  rounds_ = in_rounds() ? assignment.iteration : 0;
-  decision_ = assignment.decision;
-  std::ranges::for_each(assignment.records, [this](const UpdateRecord& record) { take_record(record); });
-  if (!assignment.non_finite.empty()) {
-    throw NumbersError(assignment.non_finite);
-  }
-}
-
 void Job::Async::take_record(const UpdateRecord& record) {
-  const WorkerStep& worker = record.worker;
-  ledger_->stage(
-      {.positions = {.first = record.position, .last = record.position + worker.batch}, .worker = worker.id});
-  ledger_->commit();
-  next_record_ = record.step + 1;
-  known_records_.push_back(record);
-  if (worker.id == my_id()) {
+  if (record.worker.id == self_.id) {
     record_ = record;
   }
   if (options_.on_update) {
@@ -306,13 +252,13 @@ void Job::Async::take_record(const UpdateRecord& record) {
 }
 
 bool Job::Async::backward(const at::Tensor& loss) {
-  require(phase_ == Phase::kComputing, "backward() without a batch of the loader");
+  require(phase() == Phase::kComputing, "backward() without a batch of the loader");
   compute(loss, 1.0);
   return computed(loss.item<double>());
 }
 
 bool Job::Async::backward(const Batch& batch, const LossOf& loss_of) {
-  require(phase_ == Phase::kComputing, "backward() without a batch of the loader");
+  require(phase() == Phase::kComputing, "backward() without a batch of the loader");
   const std::int64_t samples = batch.data.size(0);
   const std::int64_t most = options_.micro_batch > 0 ? options_.micro_batch : samples;
   double total = 0.0;
@@ -332,46 +278,34 @@ bool Job::Async::backward(const Batch& batch, const LossOf& loss_of) {
 
 // The last backward pass of an iteration, in which the gradient leaves.
 void Job::Async::compute(const at::Tensor& loss, double share) {
-  const std::int64_t batch = order_.batch();
-  PushRate by_batch = options_.async.rate;
-  by_batch.by_staleness = false;  // the servers know it
-  report_.rate_factor = order_.decision.learning_rate_factor *
-                        (in_rounds() ? 1.0 : push_factor(by_batch, batch, options_.global_batch, workers_, 0));
-  const PushHeader push{
-      .from =
-          {.worker = my_id(),
-           .iteration = iterations_,
-           .round = order_.iteration,
-           .epoch = place_.epoch,
-           .first = order_.first,
-           .last = order_.last},
-      .round_samples = order_.round_samples,
-      .weight = in_rounds() ? static_cast<double>(batch) / static_cast<double>(order_.round_samples) : 1.0,
-      .rate = report_.rate_factor};
-  client_->begin_push(push, learning_rates(*optimizer_), options_.on_nonfinite != OnNonFinite::kIgnore);
+  const Assignment& order = session_->order();
+  const double weight =
+      in_rounds() ? static_cast<double>(order.batch()) / static_cast<double>(order.round_samples) : 1.0;
+  session_->begin_push(weight, learning_rates(*optimizer_, client_->layout()));
+  client_->begin_push(session_->client(), options_.on_nonfinite != OnNonFinite::kIgnore);
   torch::autograd::backward({loss * share}, {});
 }
 
 bool Job::Async::computed(double loss) {
-  const auto now = Clock::now();
+  session_->computed();
   for (const at::Tensor& parameter : model_->parameters()) {
     at::Tensor(parameter).mutable_grad().reset();  // servers take the step
   }
-  const double wall = std::chrono::duration<double>(now - started_).count();
-  report_.compute_seconds = std::chrono::duration<double>(now - ready_).count();
+  const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+  IterationReport& report = session_->report();
   const io::ProcessUsage usage = io::process_usage();
-  report_.cpu = std::min((usage.cpu_seconds - cpu_started_) / wall, 1.0);
-  report_.memory = usage.memory;
-  report_.loss = loss;
-  phase_ = Phase::kPushing;
+  report.cpu = std::min((usage.cpu_seconds - cpu_started_) / wall, 1.0);
+  report.memory = usage.memory;
+  report.loss = loss;
+  report.warm = known_sizes_.add(session_->order().batch());
   return true;
 }
 
 void Job::Async::finish_step() {
-  if (phase_ == Phase::kComputing) {
+  if (phase() == Phase::kComputing) {
     throw std::logic_error("the loader went on to the next step before backward()");
   }
-  while (phase_ == Phase::kPushing) {
+  while (phase() == Phase::kPushing) {
     try {
       finish_update();
     } catch (const PeerError& error) {
@@ -381,75 +315,51 @@ void Job::Async::finish_step() {
 }
 
 void Job::Async::finish_update() {
-  const server::ParameterClient::Pushed pushed = client_->finish_push();
-  const auto now = Clock::now();
-  report_.finished = true;
-  report_.batch = order_.batch();
-  report_.warm = known_sizes_.add(report_.batch);
-  report_.start = seconds_since_start(started_);
-  report_.seconds = std::chrono::duration<double>(now - started_).count();
-  report_.waited = std::chrono::duration<double>(started_ - asked_).count();
-  report_.staleness = pushed.staleness;
-  if (!pushed.finite || (options_.on_nonfinite != OnNonFinite::kIgnore && !std::isfinite(report_.loss))) {
-    const std::string words = "the gradient of " + self_.name + " for positions " + std::to_string(order_.first) +
-                              " to " + std::to_string(order_.last) + " of epoch " + std::to_string(place_.epoch) +
-                              " is not finite (loss " + std::to_string(report_.loss) + ")";
+  const bool finite = client_->send_rest();
+  const Assignment order = session_->order();
+  session_->finish();
+  client_->release();
+  IterationReport& report = session_->report();
+  if (!finite || (options_.on_nonfinite != OnNonFinite::kIgnore && !std::isfinite(report.loss))) {
+    const std::string words = "the gradient of " + self_.name + " for positions " + std::to_string(order.first) +
+                              " to " + std::to_string(order.last) + " of epoch " +
+                              std::to_string(session_->place().epoch) + " is not finite (loss " +
+                              std::to_string(report.loss) + ")";
     if (options_.on_nonfinite == OnNonFinite::kStop) {
-      report_.non_finite = words;
+      report.non_finite = words;
     } else {
       warn(words + "; what is not counts as 0");
     }
   }
-  samples_ += report_.batch;
-  ++iterations_;
-  phase_ = Phase::kFree;
 }
 
-// All hold nothing, and the servers have applied everything. Either all have met, or nobody has.
-void Job::Async::meet(const Assignment& barrier) {
-  come_together();
-  if (!membership_->agree(true)) {
-    throw PeerLostError("a worker was lost at a meeting", {});
-  }
-  if (server_) {
-    server_->forget_arrivals();
-  }
-  if (phase_ == Phase::kMeeting) {  // the second time, because somebody was lost
-    return;
-  }
-  stopping_ = barrier.stopping;
-  stop_signal_ = barrier.stop_signal;
-  place_.position = barrier.last;
-  if (place_.position == sampler_->samples_per_epoch()) {
-    ISO_CHECK(ledger_->complete(), "an epoch used some sample twice or not at all");
-    ++place_.epoch;
-    place_.position = 0;
-  }
-  phase_ = Phase::kMeeting;
+// Meetings.
+
+void Job::Async::meet() {
+  session_->meet();
+  note_barrier();
   if (is_first() && options_.join_requests && options_.join_requests()) {
     warn("a worker asked to join and was left out; permitted: with sync bsp");
   }
 }
 
-void Job::Async::come_together() {
-  client_->start_pull(next_pull());
-  client_->finish_pull();
-  pulled_at_ = seconds_since_start(Clock::now());
-  membership_->group()->barrier()->wait();  // all have pulled
-  if (server_) {
-    server_->pause();
-  }
-  average_statistics();
-  check_counts();
+void Job::Async::note_barrier() {
+  stopping_ = session_->order().stopping;
+  stop_signal_ = session_->order().stop_signal;
+}
+
+void Job::Async::average(std::int64_t samples) {
+  client_->take_values();
+  average_statistics(samples);
 }
 
 // Those of BatchNorm, by the samples that each worker has seen since the last meeting.
-void Job::Async::average_statistics() {
+void Job::Async::average_statistics(std::int64_t samples) {
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> buffers = model_->buffers();
-  std::vector<double> sums{static_cast<double>(samples_)};
+  std::vector<double> sums{static_cast<double>(samples)};
   for (const at::Tensor& buffer : buffers) {
-    const at::Tensor values = buffer.detach().to(at::kCPU, at::kDouble).flatten() * static_cast<double>(samples_);
+    const at::Tensor values = buffer.detach().to(at::kCPU, at::kDouble).flatten() * static_cast<double>(samples);
     sums.insert(sums.end(), values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel());
   }
   sums = isochron::sum(membership_->group(), sums);
@@ -465,18 +375,13 @@ void Job::Async::average_statistics() {
   }
 }
 
-void Job::Async::check_counts() {
-  const double applied = server_ ? static_cast<double>(server_->applied()) : 0.0;
-  const std::vector<double> sums = isochron::sum(membership_->group(), {static_cast<double>(client_->sent()), applied});
-  counts_ = {.sent = static_cast<std::int64_t>(sums[0]), .applied = static_cast<std::int64_t>(sums[1])};
-  ISO_CHECK(
-      counts_.sent == counts_.applied,
-      "of " + std::to_string(counts_.sent) + " chunks of gradients " + std::to_string(counts_.applied) +
-          " were applied");
+PushCounts Job::Async::push_counts() const {
+  const server::Session::Counts counts = session_ ? session_->counts() : server::Session::Counts{};
+  return {.sent = counts.sent, .applied = counts.applied};
 }
 
 std::vector<double> Job::Async::sum(const std::vector<double>& values) {
-  require(phase_ == Phase::kMeeting, "sum() in the middle of a loader; permitted in asynchronous modes: between two");
+  require(phase() == Phase::kBarrier, "sum() in the middle of a loader; permitted in asynchronous modes: between two");
   std::vector<double> sums;
   std::optional<PeerLostError> failure;
   try {
@@ -491,21 +396,104 @@ std::vector<double> Job::Async::sum(const std::vector<double>& values) {
   throw Interrupted("the workers changed while they added up values; do it again");
 }
 
+// When somebody is lost.
+
+WorldOptions Job::Async::world_options() const {
+  return {.timeout = options_.patience(), .watch = {}, .fence = options_.fence};
+}
+
+ProgressReport Job::Async::progress() const {
+  return {.progress = 0, .self = self_, .next_id = members_.size()};
+}
+
+void Job::Async::recover(const PeerError& error) {
+  warn(error.what());
+  std::vector<Peer> suspects = suspects_of(error);
+  while (true) {
+    const std::vector<Peer> late = session_ ? session_->let_go() : std::vector<Peer>{};
+    suspects.insert(suspects.end(), late.begin(), late.end());
+    const Settlement settlement = membership_->recover(*this, std::exchange(suspects, {}));
+    try {
+      take_up(settlement);
+      return;
+    } catch (const PeerError& another) {
+      warn(another.what());
+      suspects = suspects_of(another);
+    }
+  }
+}
+
+void Job::Async::take_up(const Settlement& settlement) {
+  for (const Worker& lost : missing(members_, settlement.workers)) {
+    tell("death", lost.id, lost.name);
+  }
+  members_ = settlement.workers;
+  peers_ = gather_peers(membership_->group());
+  const std::vector<std::string> all = all_gather(membership_->group(), trains_ ? "trains" : "");
+  workers_ = static_cast<int>(std::ranges::count(all, "trains"));
+  options_.async.servers = size() - workers_;
+  if (session_) {
+    session_->take_up(members(), std::make_shared<MpiLink>(membership_->comm(), peers_, options_.patience()));
+    client_->move_chunks(session_->client().layout());
+    if (phase() == Phase::kBarrier) {
+      note_barrier();
+    }
+  } else if (workers_ > 0) {  // nothing is under way before the first loader
+    controller_.change_workers(first_of(members_, workers_));
+  }
+}
+
+std::vector<std::string> Job::Async::gather(const std::string& mine) {
+  return all_gather(membership_->group(), mine);
+}
+
+bool Job::Async::agree(bool ok) {
+  return ok && membership_->agree(true);
+}
+
+std::unique_ptr<server::ServedChunk> Job::Async::serve(std::size_t chunk, server::Bytes values) {
+  const TensorLayout& layout = client_->layout();
+  const at::Tensor tensor =
+      at::empty({layout.chunks[chunk].size()}, at::TensorOptions(layout.types[layout.chunks[chunk].strip]));
+  std::ranges::copy(values, static_cast<std::byte*>(tensor.mutable_data_ptr()));
+  return serve(layout, chunk, tensor);
+}
+
+// What it is asked for.
+
+server::DataPosition Job::Async::place() const {
+  return session_ ? session_->place() : place_;
+}
+
 JobStatus Job::Async::status() const {
+  const server::DataPosition& at = session_ ? session_->place() : place_;
   return {
       .rank = rank(),
       .size = size(),
       .is_first = is_first(),
       .step = step(),
-      .epoch = place_.epoch,
-      .next_record = next_record_,
+      .epoch = at.epoch,
+      .next_record = at.next_record,
       .stopping = stopping_,
       .stop_signal = static_cast<int>(stop_signal_)};
 }
 
 std::int64_t Job::Async::step() const {
-  const std::int64_t position = phase_ == Phase::kMeeting ? place_.position : order_.first;
-  return sampler_ ? place_.epoch * sampler_->steps_per_epoch() + position / options_.global_batch : 0;
+  const server::DataPosition& at = session_ ? session_->place() : place_;
+  const std::int64_t position = phase() == Phase::kBarrier ? at.position : session_->order().first;
+  return sampler_ ? at.epoch * sampler_->steps_per_epoch() + position / options_.global_batch : 0;
+}
+
+const std::vector<Worker>& Job::Async::workers() const {
+  return (session_ ? session_->controller() : controller_).roster().workers;
+}
+
+void Job::Async::change_workers(std::vector<Worker> workers) {
+  (session_ ? session_->controller() : controller_).change_workers(std::move(workers));
+}
+
+const Decision& Job::Async::decision() const {
+  return session_ ? session_->decision() : controller_.decision();
 }
 
 const Sampler& Job::Async::sampler() const {
@@ -514,21 +502,22 @@ const Sampler& Job::Async::sampler() const {
 }
 
 const Ledger& Job::Async::ledger() const {
-  require(ledger_.has_value(), "no loader() yet");
-  return *ledger_;
+  require(sampler_.has_value(), "no loader() yet");
+  return (session_ ? session_->place() : place_).ledger;
 }
 
+// The place and the learning stay.
 void Job::Async::close() {
+  if (session_) {
+    session_->close(true);
+  }
   client_.reset();
-  server_.reset();
-  coordinator_.reset();
-  channel_.reset();
   source_.reset();
   model_ = nullptr;
   optimizer_ = nullptr;
 }
 
-void Job::Async::warn(const std::string& words) const {
+void Job::Async::warn(const std::string& words) {
   if (options_.warn) {
     options_.warn(words);
   }
@@ -537,11 +526,7 @@ void Job::Async::warn(const std::string& words) const {
 void Job::Async::tell(const std::string& event, WorkerId worker, const std::string& words) {
   if (options_.on_event) {
     options_.on_event(
-        {.step = next_record_,
-         .seconds = seconds_since_start(Clock::now()),
-         .event = event,
-         .worker = worker,
-         .words = words});
+        {.step = place().next_record, .seconds = now(), .event = event, .worker = worker, .words = words});
   }
 }
 

@@ -8,9 +8,8 @@
 //   d) forward; in backward every chunk of the gradient leaves for its server as soon as it is complete;
 //   e) when all servers have applied the update, the iteration is finished: back to a).
 //
-// At a barrier nothing is under way: all pull the same parameters, running statistics are averaged, and everybody knows
-// which samples were used. async_job.cc has iterations and barriers, async_recovery.cc what happens when a worker or a
-// server is lost.
+// The session (server/session.h) knows the protocol, and what happens when a worker or a server is lost; this class has
+// the model, the data and the group of workers.
 #pragma once
 
 #include <chrono>
@@ -23,21 +22,18 @@
 #include <utility>
 #include <vector>
 
-#include "isochron/core/dispatch/coordinator.h"
-#include "isochron/core/dispatch/messages.h"
 #include "isochron/core/replica/known_sizes.h"
 #include "isochron/core/replica/saved_replica.h"
+#include "isochron/engine/async/model_client.h"
 #include "isochron/engine/batch_source.h"
 #include "isochron/engine/job_driver.h"
 #include "isochron/engine/membership.h"
 #include "isochron/engine/stop_signal.h"
-#include "isochron/server/channel.h"
-#include "isochron/server/parameter_client.h"
-#include "isochron/server/parameter_server.h"
+#include "isochron/server/session.h"
 
 namespace isochron {
 
-class Job::Async final : public Job::Driver, private Member {
+class Job::Async final : public Job::Driver, private Member, private server::SessionOwner {
  public:
   explicit Async(JobOptions options);
   Async(const Async&) = delete;
@@ -56,9 +52,9 @@ class Job::Async final : public Job::Driver, private Member {
   void close() override;
 
   JobStatus status() const override;
-  const std::vector<Worker>& workers() const override { return controller().roster().workers; }
-  void change_workers(std::vector<Worker> workers) override { controller().change_workers(std::move(workers)); }
-  const Decision& decision() const override { return decision_; }
+  const std::vector<Worker>& workers() const override;
+  void change_workers(std::vector<Worker> workers) override;
+  const Decision& decision() const override;
   std::int64_t steps_per_epoch() const override { return sampler().steps_per_epoch(); }
   const Ledger& ledger() const override;
   const UpdateRecord& last_update() const override { return record_; }
@@ -66,78 +62,56 @@ class Job::Async final : public Job::Driver, private Member {
 
   // Only of jobs that are not in step.
   void meet_at(std::int64_t step) { meet_at_ = step; }
-  PushCounts push_counts() const { return counts_; }
+  PushCounts push_counts() const;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  enum class Phase : std::uint8_t {
-    kMeeting,    // all are together
-    kFree,       // between two iterations
-    kComputing,  // a batch is out
-    kPushing,    // its gradient is on its way
-  };
+  using Phase = server::Session::Phase;
 
   int rank() const { return membership_->rank(); }
   int size() const { return membership_->size(); }
   bool is_first() const { return rank() == 0; }
+  bool in_rounds() const { return bound() == 0; }
+  std::optional<std::int64_t> bound() const;
+  Phase phase() const { return session_ ? session_->phase() : Phase::kBarrier; }
+  server::DataPosition place() const;
   std::int64_t step() const;
-  const Controller& controller() const { return coordinator_ ? coordinator_->dispatcher().controller() : controller_; }
-  Controller& controller() { return coordinator_ ? coordinator_->dispatcher().controller() : controller_; }
+  double now() const;
 
   static void require(bool condition, const char* what);
-  double seconds_since_start(Clock::time_point moment) const;
   const Sampler& sampler() const;
-  int server_count() const { return options_.async.servers > 0 ? static_cast<int>(options_.async.servers) : size(); }
-  int first_server() const { return options_.async.servers > 0 ? workers_ : 0; }
-  std::optional<std::int64_t> bound() const;
-  bool in_rounds() const { return bound() == 0; }
-
-  static Controller make_controller(const JobOptions& options, std::vector<Worker> workers);
-  WorkerId my_id() const { return self_.id; }
+  server::Members members() const { return {.workers = members_, .rank = rank(), .trainers = workers_}; }
 
   // The parts of the job beside the group.
   void build();
-  // `controller` is the coordinator's where that is here.
-  void start_serving(server::ParameterServer::Chunks chunks, Controller controller, ClaimPool claims);
-  std::vector<Peer> server_peers() const;
-  server::ParameterServer::Chunks my_chunks(const server::Layout& layout) const;
-  void open_coordinator();
-  PullHeader next_pull() const;
+  server::ParameterServer::Chunks my_chunks(const TensorLayout& layout) const;
   void enter();
   bool next_batch(Batch& batch);
   void finish_update();
-  void take_in(const Assignment& assignment);
-  void take_record(const UpdateRecord& record);
-  void meet(const Assignment& barrier);
-  void come_together();
-  void average_statistics();
-  void check_counts();
+  void meet();
+  void note_barrier();
+  void average_statistics(std::int64_t samples);
   void compute(const at::Tensor& loss, double share);
   bool computed(double loss);
   SavedReplica saved();
-  void warn(const std::string& words) const;
   void tell(const std::string& event, WorkerId worker, const std::string& words);
 
   // Recovery.
-  struct Knowledge;
-  // One that the coordinator has not heard of.
-  bool has_update() const { return phase_ == Phase::kPushing || (phase_ == Phase::kFree && report_.finished); }
   WorldOptions world_options() const;
   void recover(const PeerError& error);
-  std::vector<Peer> let_go();
   void take_up(const Settlement& settlement);
-  Knowledge knowledge();
-  void change_members(const Settlement& settlement, const std::vector<Knowledge>& all);
-  void settle_rounds(const std::vector<Knowledge>& all);
-  void learn_what_was_used(const std::vector<Knowledge>& all);
-  ClaimPool claims_left(const std::vector<Knowledge>& all) const;
-  std::vector<int> share_out_lost_chunks(const std::vector<Knowledge>& all);
-  server::ServedChunk serve(const server::Layout& layout, std::size_t chunk, const at::Tensor& values) const;
-  Controller controller_of_survivors(const std::vector<Knowledge>& all) const;
 
   // Member: all survivors are where they are, and nobody needs another's state.
   ProgressReport progress() const override;
+
+  // SessionOwner.
+  std::vector<std::string> gather(const std::string& mine) override;
+  bool agree(bool ok) override;
+  void average(std::int64_t samples) override;
+  std::unique_ptr<server::ServedChunk> serve(std::size_t chunk, server::Bytes values) override;
+  std::unique_ptr<server::ServedChunk> serve(
+      const TensorLayout& layout, std::size_t chunk, const at::Tensor& values) const;
+  void take_record(const UpdateRecord& record) override;
+  void warn(const std::string& words) override;
 
   JobOptions options_;
   std::unique_ptr<Membership> membership_;
@@ -146,52 +120,26 @@ class Job::Async final : public Job::Driver, private Member {
   int workers_ = 0;              // the first so many ranks
   Worker self_;                  // whatever rank it has
   bool trains_;                  // or only serves parameters
-  Controller controller_;        // as it was when the coordinator took over
-  std::vector<Worker> roster_;   // of the coordinator's
-  Decision decision_;            // as far as this worker knows
+  Controller controller_;        // until the session has one
   std::optional<StopSignal> signals_;
-  Clock::time_point began_;
+  std::chrono::steady_clock::time_point began_;
 
   torch::nn::Module* model_ = nullptr;
   torch::optim::Optimizer* optimizer_ = nullptr;
-  std::optional<server::Channel> channel_;
-  std::unique_ptr<Coordinator> coordinator_;  // on the first server
-  std::optional<server::ParameterServer> server_;
-  std::optional<server::ParameterClient> client_;
-  // In a recovery: the chunks that this process has, and what it knows.
-  server::ParameterServer::Chunks kept_;
-  std::vector<Provenance> kept_arrivals_;
-  std::vector<UpdateRecord> kept_records_;
-  std::string kept_learning_;
+  std::unique_ptr<ModelClient> client_;
+  std::unique_ptr<server::Session> session_;  // after the client: it ends first
 
   std::optional<DataPlace> resumed_;  // until the dataset is known
   std::shared_ptr<const data::Dataset> dataset_;
-  std::optional<Sampler> sampler_;  // for its arithmetic; the place is place_
-  std::optional<Ledger> ledger_;
+  std::optional<Sampler> sampler_;  // for its arithmetic
   std::unique_ptr<BatchSource> source_;
-  SamplerState place_;
+  server::DataPosition place_;  // until the session has it
   std::int64_t meet_at_ = -1;
-  std::int64_t end_ = 0;                     // of the positions up to the coming barrier
-  std::vector<UpdateRecord> known_records_;  // since the last barrier
-  std::ptrdiff_t known_to_coordinator_ = 0;  // so many when the coordinator began; its own follow
-  double pulled_at_ = 0.0;                   // seconds since the start
   KnownSizes known_sizes_{options_.device.is_cpu()};
-
-  Phase phase_ = Phase::kMeeting;
-  Assignment order_;
-  std::int64_t iterations_ = 0;  // of this worker
-  std::int64_t rounds_ = 0;      // with bound 0: that are over, as far as this one knows
-  std::int64_t samples_ = 0;     // it used since the last meeting
-  Clock::time_point asked_;
-  Clock::time_point started_;  // was told to begin
-  Clock::time_point ready_;    // parameters and samples were there
+  std::chrono::steady_clock::time_point started_;  // was told to begin
   double cpu_started_ = 0.0;
-  IterationReport report_;
-  std::int64_t next_report_ = 0;  // its number
 
   UpdateRecord record_;
-  std::int64_t next_record_ = 0;
-  PushCounts counts_;
   bool stop_wanted_ = false;
   bool stopping_ = false;
   std::int64_t stop_signal_ = 0;

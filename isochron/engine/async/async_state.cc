@@ -29,10 +29,10 @@ std::string the_only(const Group& group, const std::string& mine) {
 
 void Job::Async::save(const std::filesystem::path& path) {
   require(model_ != nullptr, "save() before prepare()");
-  require(phase_ == Phase::kMeeting, "save() in the middle of a loader; permitted in asynchronous modes: between two");
-  if (client_) {
+  require(phase() == Phase::kBarrier, "save() in the middle of a loader; permitted in asynchronous modes: between two");
+  if (session_) {
     gather_optimizer_state(
-        membership_->group(), first_server(), client_->layout(), server_ ? &server_->chunks() : nullptr, *optimizer_);
+        membership_->group(), members().first_server(), client_->layout(), session_->chunks(), *optimizer_);
   }
   const State rest = saved().to_state();
   const std::string failure =
@@ -52,37 +52,41 @@ void Job::Async::restore(const std::filesystem::path& path) {
   (void)saved.give_ids(members_);
   self_ = members_[static_cast<std::size_t>(rank())];
   std::vector<Worker> now(members_.begin(), members_.begin() + workers_);
-  controller_ = make_controller(options_, saved.roster);
+  controller_ = Controller(
+      Roster{.workers = saved.roster, .global_batch = options_.global_batch},
+      {.policy = options_.policy, .rate = options_.rate});
   controller_.restore(saved.controller);
   if (!same_workers(controller_.roster().workers, now)) {
     controller_.change_workers(std::move(now));
   }
-  decision_ = controller_.decision();
   resumed_ = saved.place;
   if (resumed_) {
-    place_ = {.seed = options_.seed, .epoch = resumed_->epoch, .position = resumed_->position};
+    place_.epoch = resumed_->epoch;
+    place_.position = resumed_->position;
   }
   if (saved.record) {
     record_.step = saved.record->step;
-    next_record_ = record_.step + 1;
+    place_.next_record = record_.step + 1;
   }
 }
 
 // Collective.
 SavedReplica Job::Async::saved() {
-  const std::string learned =
-      the_only(membership_->group(), coordinator_ ? controller().state().serialize() : std::string());
+  const std::string learned = the_only(
+      membership_->group(),
+      session_ && session_->coordinates() ? session_->controller().state().serialize() : std::string());
   SavedReplica saved;
   saved.options = option_texts(options_, kCheckpointed);
   saved.roster.assign(members_.begin(), members_.begin() + workers_);
   saved.next_id = members_.size();
-  saved.controller = learned.empty() ? controller_.state() : State::parse(learned);
-  if (ledger_) {
-    saved.place = {
-        .dataset_size = dataset_->size(), .epoch = place_.epoch, .position = place_.position, .ledger = *ledger_};
+  saved.controller =
+      learned.empty() ? (session_ ? session_->controller() : controller_).state() : State::parse(learned);
+  const server::DataPosition at = place();
+  if (dataset_) {
+    saved.place = {.dataset_size = dataset_->size(), .epoch = at.epoch, .position = at.position, .ledger = at.ledger};
   }
-  if (next_record_ > 0) {
-    saved.record = StepRecord{.step = next_record_ - 1};  // the number of the last update is all that counts
+  if (at.next_record > 0) {
+    saved.record = StepRecord{.step = at.next_record - 1};  // the number of the last update is all that counts
   }
   return saved;
 }

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "isochron/comm/error.h"
+#include "isochron/core/peer_error.h"
 #include "isochron/engine/exchange.h"
 
 namespace isochron {

@@ -1,6 +1,7 @@
 #include "isochron/engine/async/shard_state.h"
 
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -10,13 +11,13 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/optim/optimizer.h>
 
+#include "isochron/engine/async/tensor_chunk.h"
 #include "isochron/engine/optimizer_state.h"
 
 namespace isochron {
 namespace {
 
 using NamedTensors = std::map<std::string, at::Tensor>;
-using server::Layout;
 
 // "adam.3.exp_avg" is field "exp_avg" of parameter 3 of an Adam.
 struct Name {
@@ -34,7 +35,11 @@ bool is_list(const Name& name) {
   return name.field != "step";
 }
 
-std::vector<at::Tensor> empty_strips(const Layout& layout) {
+torch::optim::Optimizer& optimizer_of(const std::unique_ptr<server::ServedChunk>& chunk) {
+  return static_cast<TensorChunk&>(*chunk).optimizer();
+}
+
+std::vector<at::Tensor> empty_strips(const TensorLayout& layout) {
   std::vector<at::Tensor> strips = layout.make_strips();
   for (at::Tensor& strip : strips) {
     strip.zero_();
@@ -55,7 +60,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 std::vector<std::string> field_names(const Group& group, server::ParameterServer::Chunks* chunks) {
   std::string mine;
   if (chunks != nullptr && !chunks->empty()) {
-    for (const auto& [name, value] : optimizer_state(chunks->begin()->second.optimizer())) {
+    for (const auto& [name, value] : optimizer_state(optimizer_of(chunks->begin()->second))) {
       mine += name + "\n";
     }
   }
@@ -77,7 +82,7 @@ void broadcast_from(const Group& group, int root, const at::Tensor& tensor) {
 }  // namespace
 
 void spread_optimizer_state(
-    const torch::optim::Optimizer& whole, const Layout& layout, server::ParameterServer::Chunks& chunks) {
+    const torch::optim::Optimizer& whole, const TensorLayout& layout, server::ParameterServer::Chunks& chunks) {
   const NamedTensors state = optimizer_state(whole);
   if (state.empty()) {
     return;
@@ -109,14 +114,14 @@ void spread_optimizer_state(
     for (const auto& [field, value] : numbers) {
       mine[Name{name.optimizer, field}.of(0)] = value;
     }
-    restore_optimizer_state(chunk.optimizer(), mine);
+    restore_optimizer_state(optimizer_of(chunk), mine);
   }
 }
 
 void gather_optimizer_state(
     const Group& group,
     int first_server,
-    const Layout& layout,
+    const TensorLayout& layout,
     server::ParameterServer::Chunks* chunks,
     torch::optim::Optimizer& whole) {
   NamedTensors state;
@@ -128,7 +133,7 @@ void gather_optimizer_state(
       const int owner = first_server + layout.chunks[i].server;
       const at::Tensor place = is_list(name) ? layout.chunk_of(strips, i) : number;
       if (group->getRank() == owner) {
-        place.copy_(optimizer_state(chunks->at(static_cast<std::int64_t>(i)).optimizer()).at(text));
+        place.copy_(optimizer_state(optimizer_of(chunks->at(static_cast<std::int64_t>(i)))).at(text));
       }
       broadcast_from(group, owner, place);
     }

@@ -13,10 +13,8 @@ there.
 
 from __future__ import annotations
 
-import atexit
 import math
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,7 +25,8 @@ import tensorflow as tf
 
 from isochron import _core
 from isochron.errors import Error
-from isochron.served.course import Course, Place, Together
+from isochron.served.session import Owner, Session
+from isochron.served.sockets import Sockets
 from isochron.tensorflow import data, shard_optimizer, shard_state
 from isochron.tensorflow.job import OUT_OF_MEMORY, Job, LossOf, is_scalar
 from isochron.tensorflow.pair_links import PairNetwork
@@ -48,13 +47,12 @@ class AsyncJob(Job):
     def __init__(self, global_batch: int, **options: Unpack[TensorFlowKeywords]) -> None:
         super().__init__(global_batch, **options)
         self._batch_is_out = False
-        self._course: Course | None = None
-        self._parameters: Parameters  # with the course
+        self._session: Session | None = None
+        self._parameters: Parameters  # with the session
         self._updaters: list[SliceUpdater] = []
         self._at_meeting = True
         self._meetings = 0
         self._iterations_before = 0  # of the optimizer, when the job had made no step
-        atexit.register(self._leave_at_exit)
 
     # What it is asked for.
 
@@ -70,7 +68,7 @@ class AsyncJob(Job):
 
     @property
     def ledger(self) -> _core.Ledger:
-        return self._replica.ledger if self._course is None else self._course.place.ledger
+        return self._replica.ledger if self._session is None else self._session.ledger
 
     @property
     def step_number(self) -> int:
@@ -84,7 +82,7 @@ class AsyncJob(Job):
         self, model: keras.Model, optimizer: keras.optimizers.Optimizer
     ) -> tuple[keras.Model, keras.optimizers.Optimizer]:
         """As in step, but BatchNormalization uses this worker's own samples."""
-        if self._course is not None:
+        if self._session is not None:
             raise Error("prepare() after the first batch; the shards have begun")
         shard_optimizer.check(optimizer, self.options.sync, self.options.momentum_correction)
         return super().prepare(model, optimizer)
@@ -117,9 +115,9 @@ class AsyncJob(Job):
     # Iterations.
 
     @property
-    def _running(self) -> Course:
-        assert self._course is not None
-        return self._course
+    def _running(self) -> Session:
+        assert self._session is not None
+        return self._session
 
     @property
     def _order(self) -> _core.Assignment:
@@ -128,29 +126,27 @@ class AsyncJob(Job):
     def _take_batch(self) -> Any:
         """None: all have met."""
         assert self._source is not None
-        if self._course is None:
-            self._course = self._set_out()
-        course = self._course
+        if self._session is None:
+            self._session = self._set_out()
+        session = self._session
         if self._at_meeting:
-            course.enter()
+            session.enter()
             self._at_meeting = False
-        order = course.next_order(int(self._stop_wanted))
-        for update in order.records:
-            self._progress.note_update(update)
+        order = session.next(int(self._stop_wanted))
         if order.barrier:
             self._meet(order)
             return None
         self._started, self._cpu_started = time.perf_counter(), _core.process_usage().cpu_seconds
-        course.start_pull()
+        session.start_pull()
         sampler = self._replica.sampler
         batch = self._source.take(
             sampler.epoch, (order.first, order.last), lambda: sampler.samples(order.first, order.last))  # fmt: skip
-        course.finish_pull()
-        self._parameters.take(course.values)
+        session.finish_pull()
+        self._parameters.take(session.values)
         self._batch_is_out = True
         return batch
 
-    def _set_out(self) -> Course:
+    def _set_out(self) -> Session:
         """With what the first worker's model and optimizer hold now. Collective."""
         model, optimizer = self.trained
         if not model.built:
@@ -167,14 +163,20 @@ class AsyncJob(Job):
         self._parameters = Parameters(shard_optimizer.by_decay(optimizer, model.trainable_variables), self.size)
         self._updaters = self._cut(optimizer)
         replica, progress = self._replica, self._progress
-        size = replica.sampler.samples_per_epoch
-        place = Place(replica.epoch, replica.position, size, replica.ledger, progress.updates)
-        network = None
+        owner = Owner(self._gather, self._average, progress.note_update)
         if self.options.transport == "tensorflow":
             network = PairNetwork(self.rank, self._peers, self.options.timeout)
-        together = Together(super().gather, super().sum, network, self._cluster.meeting_place)
-        return Course(self.rank, replica.workers, self.options, together, self._parameters.layout,
-                      list(self._updaters), place, progress.learned)  # fmt: skip
+            link, owner.closed = network.link, network.close
+        else:
+            link = Sockets(self.rank, super().gather, self._cluster.meeting_place, self.options.timeout).connect()
+        return Session(
+            owner, self.rank, replica.workers, self.options, link, self._parameters.layout, self._updaters,
+            progress.learned, epoch=replica.epoch, position=replica.position,
+            samples_per_epoch=replica.sampler.samples_per_epoch, ledger=replica.ledger,
+            next_record=progress.updates)  # fmt: skip
+
+    def _gather(self, mine: bytes) -> list[bytes]:
+        return [text.encode("latin-1") for text in super(AsyncJob, self).gather(mine.decode("latin-1"))]
 
     def _cut(self, optimizer: keras.optimizers.Optimizer) -> list[SliceUpdater]:
         """This worker's chunks."""
@@ -220,20 +222,20 @@ class AsyncJob(Job):
             ) from error
 
     def _send(self, variables: Sequence[Any], gradients: Sequence[tf.Tensor], warm: bool) -> None:
-        course, parameters = self._running, self._parameters
-        parameters.put(gradients, variables, course.gradients)  # waits for a GPU
+        session, parameters = self._running, self._parameters
+        parameters.put(gradients, variables, session.gradients)  # waits for a GPU
         finite = self.options.on_nonfinite == "ignore" or all(
             bool(np.isfinite(gradient.numpy()).all()) for gradient in gradients)  # fmt: skip
         elapsed = max(time.perf_counter() - self._started, 1e-9)
         usage = _core.process_usage()
         cpu = min((usage.cpu_seconds - self._cpu_started) / elapsed, 1.0)
-        course.computed(self.last_loss, cpu, usage.memory, warm=warm)
+        session.computed(self.last_loss, cpu, usage.memory, warm)
         if finite:
             rate = {"learning_rate": self._learning_rate()}
-            course.push([rate] * len(parameters.layout.strips), float(self._order.batch))
+            session.send([rate] * len(parameters.layout.strips), float(self._order.batch))
         else:
-            course.leave_out()
-        course.finish()
+            session.leave_out()
+        session.finish()
 
     def _learning_rate(self) -> float:
         """Schedules go by steps of the global batch, as in step."""
@@ -244,18 +246,17 @@ class AsyncJob(Job):
     # Meetings.
 
     def _meet(self, order: _core.Assignment) -> None:
-        course = self._running
         self._meetings += 1
         self._peers.note(self._meetings)
-        course.come_together()
-        self._parameters.take(course.values)
-        self._average_statistics(course.samples)
-        self._progress.arrive(course.place, order.controller)
+        self._running.meet()
+        self._progress.arrive(self._running, order.controller)
         self._stopping = order.stopping
         self._at_meeting = True
 
-    def _average_statistics(self, samples: int) -> None:
-        """BatchNormalization's, by the samples of each worker since the last meeting."""
+    def _average(self, samples: int) -> None:
+        """The parameters are here; BatchNormalization's statistics, by the samples of each worker since the last
+        meeting, come to them."""
+        self._parameters.take(self._running.values)
         running = [variable for variable in self._changing if tf.as_dtype(variable.dtype).is_floating]
         if not running:
             return
@@ -288,7 +289,7 @@ class AsyncJob(Job):
     def save(self, path: str | os.PathLike[str]) -> None:
         """When all have met."""
         self._require_meeting("save()")
-        if self._course is not None:
+        if self._session is not None:
             _, optimizer = self.trained
             total = self._collectives.sum
             with self._peers.watched("what the shards have learned"):
@@ -300,7 +301,7 @@ class AsyncJob(Job):
         super().save(path)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        if self._course is not None:
+        if self._session is not None:
             raise Error("restore() after the first batch; the shards have begun")
         super().restore(path)
 
@@ -308,15 +309,10 @@ class AsyncJob(Job):
         self._leave(orderly=True)
         super().close()
 
-    def _leave_at_exit(self) -> None:
-        """Where nobody has closed the job, before TensorFlow's servers are gone."""
-        self._leave(orderly=self._at_meeting and not hasattr(sys, "last_value"))
-
     def _leave(self, orderly: bool) -> None:
-        atexit.unregister(self._leave_at_exit)
-        if self._course is not None:
-            self._course.close(orderly)
-        self._course, self._at_meeting = None, True
+        if self._session is not None:
+            self._session.close(orderly)
+        self._session, self._at_meeting = None, True
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is not None:

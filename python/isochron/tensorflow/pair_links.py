@@ -1,13 +1,16 @@
-"""isochron.served over TensorFlow's own collectives: what one worker tells another is a broadcast in a group of two.
+"""The native link over TensorFlow's own collectives: what one worker tells another is a broadcast in a group of two.
 
-Every worker's requests to every other, and the answers, have a group each. The servers that the strategy has started
-carry them, so that a job needs no ports but those of TF_CONFIG. A broadcast ends when its receiver has it. Of the types
-that broadcasts know, bool is the one with the size of a byte; nobody looks at the values.
+Every worker sends to every other in a group of its own. The servers that the strategy has started carry them, so that a
+job needs no ports but those of TF_CONFIG. The link gets one end of a pair of local sockets for every other worker; two
+threads carry what comes out of the other end to that worker, and back. A broadcast ends when its receiver has it. Of
+the types that broadcasts know, bool is the one with the size of a byte; nobody looks at the values.
 """
 
 from __future__ import annotations
 
 import itertools
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -16,17 +19,15 @@ from contextlib import suppress
 import numpy as np
 import tensorflow as tf
 
-from isochron.errors import PeerError, PeerLostError
-from isochron.served.alarm import failure_of
-from isochron.served.network import Link
-from isochron.served.wire import HEAD, Kind, Seat
+from isochron._core import TcpLink
+from isochron.errors import PeerError
 from isochron.tensorflow.peers import Peers
 
-_FIRST = 4096  # bytes of the first broadcast of a frame: its head, and most messages whole
-_MOST = 64 << 20  # bytes of a message
+_FIRST = 4096  # bytes of the first broadcast of a frame: its length, and what fits
+_MOST = 1 << 22  # bytes of a frame
 _FIRST_GROUP = 1 << 20  # strategies count theirs from 1
-_FIRST_BODY = 64  # broadcasts of a group that differ in size differ in number: bodies from here, others by its bits
 _FAREWELL_SECONDS = 5.0
+_HEAD = struct.Struct("!I")
 
 _networks = itertools.count()  # of this process; all workers count alike
 
@@ -35,105 +36,97 @@ class PairNetwork:
     """Collective: all workers make one, after the strategy has been made."""
 
     def __init__(self, rank: int, peers: Peers, timeout: float) -> None:
-        self.seats = [Seat(rank, host, "", 0) for rank, host in enumerate(peers.hosts)]
-        self._me = self.seats[rank]
-        self._peers = peers
+        size = len(peers.hosts)
         self._timeout = timeout
-        self._first_group = _FIRST_GROUP + next(_networks) * 2 * len(self.seats) ** 2
-        self._serving: list[threading.Thread] = []
-
-    def serve(self, answer: Callable[[Link], None]) -> None:
-        for seat in self.seats:
-            if seat != self._me:
-                requests, answers = self._groups(asks=seat.rank, serves=self._me.rank)
-                link = PairLink(seat, answers, requests, self._peers, self._timeout)
-                name = f"isochron-serve-{seat.rank}"
-                self._serving.append(threading.Thread(target=answer, args=(link,), name=name, daemon=True))
-                self._serving[-1].start()
-
-    def connect(self, rank: int) -> Link:
-        requests, answers = self._groups(asks=self._me.rank, serves=rank)
-        lost = PeerLostError(f"lost {self._me} (it left the job)", [self._me.rank], [self._me.host])
-        farewell = failure_of(lost).encode()
-        return PairLink(self.seats[rank], requests, answers, self._peers, self._timeout, farewell)
-
-    def _groups(self, asks: int, serves: int) -> tuple[int, int]:
-        first = self._first_group + 2 * (asks * len(self.seats) + serves)
-        return first, first + 1
+        self.link = TcpLink(rank, peers.hosts, timeout)
+        first = _FIRST_GROUP + next(_networks) * size * size
+        self._pairs = []
+        for other in set(range(size)) - {rank}:
+            ours, theirs = socket.socketpair()
+            for end in (ours, theirs):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST)
+            self.link.connect(other, theirs.detach())
+            groups = first + rank * size + other, first + other * size + rank
+            self._pairs.append(_Pair(self.link, ours, other, groups, peers, timeout))
 
     def close(self, orderly: bool) -> None:
-        """Who ends before it has heard all goodbyes ends the collectives of those who say them."""
-        deadline = time.monotonic() + (self._timeout if orderly else 0.0)
-        for thread in self._serving:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        """After the link. Who ends before it has heard all goodbyes ends the collectives of those who say them."""
+        now = time.monotonic()
+        for pair in self._pairs:
+            pair.sending.join(max(0.0, now + _FAREWELL_SECONDS - time.monotonic()))
+        for pair in self._pairs:
+            pair.receiving.join(max(0.0, now + (self._timeout if orderly else 0.0) - time.monotonic()))
 
 
-class PairLink:
-    """network.Link. `farewell` is the failure that is sent when it is closed without a goodbye."""
+class _Pair:
+    """Two threads between a local socket and another worker."""
 
     def __init__(
-        self,
-        seat: Seat,
-        outgoing: int,
-        incoming: int,
-        peers: Peers,
-        timeout: float,
-        farewell: bytes | None = None,
+        self, link: TcpLink, end: socket.socket, rank: int, groups: tuple[int, int], peers: Peers, timeout: float
     ) -> None:
-        self.seat = seat
-        self._outgoing, self._incoming = outgoing, incoming
-        self._peers = peers
-        self._timeout = timeout
-        self._farewell = farewell
+        self._link, self._end, self._rank = link, end, rank
+        self._outgoing, self._incoming = groups
+        self._peers, self._timeout = peers, timeout
+        self.sending, self.receiving = (
+            threading.Thread(target=self._run, args=(carry,), name=f"isochron-{name}-{rank}", daemon=True)
+            for carry, name in ((self._carry_out, "send"), (self._carry_in, "receive")))  # fmt: skip
+        self.sending.start()
+        self.receiving.start()
 
-    def send(self, kind: Kind, message: bytes = b"", bodies: list[np.ndarray] | None = None) -> None:
-        if kind in (Kind.GOODBYE, Kind.FAILURE):
-            self._farewell = None
-        frame = np.zeros(_FIRST + _padded(len(message)), np.uint8)
-        frame[: HEAD.size + len(message)] = np.frombuffer(HEAD.pack(len(message), kind) + message, np.uint8)
-        self._send(frame[:_FIRST], 0)
-        if len(frame) > _FIRST:
-            self._send(frame[_FIRST:], len(frame).bit_length())
-        for number, part in enumerate(_parts(bodies or []), _FIRST_BODY):
-            self._send(part, number)
+    def _run(self, carry: Callable[[], None]) -> None:
+        try:
+            carry()
+        except PeerError as error:
+            self._link.lose(self._rank, str(error))
+        except (OSError, tf.errors.OpError) as error:
+            self._link.lose(self._rank, str(error).splitlines()[0])
 
-    def receive(self, patient: bool = False) -> tuple[Kind, bytes]:
-        frame = self._receive(_FIRST, 0, 0.0 if patient else self._timeout)
-        length, number = HEAD.unpack(frame[: HEAD.size].tobytes())
-        kind = self.seat.kind_of(number, length)
-        rest = _padded(length)
-        if rest > 0:
-            frame = np.concatenate((frame, self._receive(rest, (_FIRST + rest).bit_length(), self._timeout)))
-        return kind, frame[HEAD.size : HEAD.size + length].tobytes()
+    def _carry_out(self) -> None:
+        """An empty frame says that no more will come."""
+        while True:
+            data = self._end.recv(_MOST)
+            while data and len(data) < _MOST:  # what else is there goes along
+                with suppress(BlockingIOError):
+                    more = self._end.recv(_MOST - len(data), socket.MSG_DONTWAIT)
+                    data += more
+                    if more:
+                        continue
+                break
+            frame = np.zeros(_FIRST + _rest(len(data)), np.uint8)
+            frame[: _HEAD.size + len(data)] = np.frombuffer(_HEAD.pack(len(data)) + data, np.uint8)
+            self._send(frame[:_FIRST], 0)
+            if len(frame) > _FIRST:
+                self._send(frame[_FIRST:], len(frame).bit_length())
+            if not data:
+                return
 
-    def receive_into(self, bodies: list[np.ndarray]) -> None:
-        for number, part in enumerate(_parts(bodies), _FIRST_BODY):
-            part[:] = self._receive(len(part), number, self._timeout)
+    def _carry_in(self) -> None:
+        while True:
+            frame = self._receive(_FIRST, 0)
+            (length,) = _HEAD.unpack(frame[: _HEAD.size].tobytes())
+            if length == 0 or length > _MOST:
+                self._end.shutdown(socket.SHUT_WR)
+                return
+            rest = _rest(length)
+            if rest > 0:
+                frame = np.concatenate((frame, self._receive(rest, (_FIRST + rest).bit_length())))
+            self._end.sendall(frame[_HEAD.size : _HEAD.size + length].data)
 
     def _send(self, message: np.ndarray, number: int) -> None:
-        with self._peers.watched(f"a message to {self.seat}"), tf.device("CPU:0"):
+        with self._peers.watched(f"a message to rank {self._rank}"), tf.device("CPU:0"):
             tf.raw_ops.CollectiveBcastSendV2(
                 input=message.view(np.bool_), group_size=2, group_key=self._outgoing, instance_key=number,
-                timeout_seconds=self._timeout)  # fmt: skip
+                timeout_seconds=2 * self._timeout)  # fmt: skip  # a shard may pause for that long
 
-    def _receive(self, size: int, number: int, timeout: float) -> np.ndarray:
-        with self._peers.watched(f"a message from {self.seat}"), tf.device("CPU:0"):
+    def _receive(self, size: int, number: int) -> np.ndarray:
+        """For as long as it takes: who stands still is known by its silence, or by TensorFlow's heartbeats."""
+        with self._peers.watched(f"a message from rank {self._rank}"), tf.device("CPU:0"):
             return tf.raw_ops.CollectiveBcastRecvV2(
                 group_size=2, group_key=self._incoming, instance_key=number, shape=[size], T=tf.bool,
-                timeout_seconds=timeout).numpy().view(np.uint8)  # fmt: skip
-
-    def close(self) -> None:
-        if self._farewell is not None:
-            self._timeout = min(self._timeout, _FAREWELL_SECONDS)
-            with suppress(PeerError, tf.errors.OpError):
-                self.send(Kind.FAILURE, self._farewell)
+                timeout_seconds=0.0).numpy().view(np.uint8)  # fmt: skip
 
 
-def _padded(length: int) -> int:
+def _rest(length: int) -> int:
     """How many bytes follow the first broadcast: few different numbers, since TensorFlow remembers each."""
-    rest = HEAD.size + length - _FIRST
+    rest = _HEAD.size + length - _FIRST
     return 0 if rest <= 0 else 1 << max(rest - 1, _FIRST).bit_length()
-
-
-def _parts(bodies: list[np.ndarray]) -> list[np.ndarray]:
-    return [body[first : first + _MOST] for body in bodies for first in range(0, len(body), _MOST)]

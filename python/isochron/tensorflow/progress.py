@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from isochron import _core
-from isochron.served.course import Place
+from isochron.served.session import Session
 from isochron.tensorflow.options import JobOptions
 
 
@@ -61,7 +61,7 @@ class Progress:
         lines = self.replica.state().decode().split("\n")
         return "".join(f"{line[:2]}{line[13:]}\n" for line in lines if line.startswith("controller.", 2)).encode()
 
-    def arrive(self, place: Place, learned: bytes) -> None:
+    def arrive(self, place: Session, learned: bytes) -> None:
         """All workers are there, and know the same. It takes the place of what the replica's state says of it."""
         new = [*_part("controller", learned.decode()), *_part("place.ledger", place.ledger.state().decode()),
                f"n place.epoch {_number(place.epoch)}", f"n place.position {_number(place.position)}"]  # fmt: skip

@@ -53,8 +53,8 @@ def by_decay(optimizer: keras.optimizers.Optimizer, variables: Sequence[Any]) ->
 
 
 class SliceUpdater:
-    """shard.Updater with an optimizer of the same class and settings as `whole`, less its learning rate, which comes
-    with every gradient. `corrected_for` so many asynchronous workers, which add momentum of their own; 0: not."""
+    """served.session.Updater with an optimizer of the same class and settings as `whole`, less its learning rate, which
+    comes with every gradient. `corrected_for` so many asynchronous workers, which add momentum of their own; 0: not."""
 
     def __init__(
         self, whole: keras.optimizers.Optimizer, values: np.ndarray, *, decays: bool, corrected_for: int
@@ -76,14 +76,14 @@ class SliceUpdater:
         if self.size > 0:
             into[:] = _bytes_of(self._values.numpy())
 
-    def add(self, gradient: np.ndarray, weight: float) -> None:
+    def add(self, gradient: np.ndarray, weight: float, first: bool) -> None:
+        if first:
+            self._sum[:] = 0
         if self.size > 0:
             self._sum += gradient.view(self._dtype).astype(self._sum.dtype) * weight
 
     def take_mean(self, weight: float) -> np.ndarray:
-        mean = (self._sum / weight).astype(self._dtype)
-        self._sum[:] = 0
-        return _bytes_of(mean)
+        return _bytes_of((self._sum / weight).astype(self._dtype))
 
     def step(self, gradient: np.ndarray, settings: dict[str, Any], factor: float) -> None:
         if self.size == 0:

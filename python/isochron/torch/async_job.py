@@ -14,48 +14,62 @@ possible there.
 
 from __future__ import annotations
 
-import enum
+import logging
 import math
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch import nn
 
+from isochron import _core
 from isochron._core import Assignment, Decision, Ledger, UpdateRecord, lay_out
-from isochron.errors import Error, SampleError
-from isochron.served.course import Course, Place, Together
+from isochron.errors import Error, PeerError, TimeoutError
+from isochron.served.session import Owner, Session
+from isochron.served.sockets import Sockets
 from isochron.torch import shard_optimizer, state
 from isochron.torch.finite import all_finite, drop_gradients, gradients_of
 from isochron.torch.job import Job
+from isochron.torch.recovery import MOST_ATTEMPTS
 from isochron.torch.served_models import ServedModels
 from isochron.torch.shard_optimizer import SliceUpdater
 from isochron.torch.source import MapSource, is_stream
 from isochron.torch.stopwatch import memory_shares
 
-
-class Stage(enum.Enum):
-    MEETING = enum.auto()  # all are together
-    FREE = enum.auto()  # between two iterations
-    COMPUTING = enum.auto()  # a batch is out
-    COMPUTED = enum.auto()  # its gradients are there, and perhaps on their way
+log = logging.getLogger("isochron")
 
 
 class AsyncJob(Job):
     """What Job() makes of sync="asp" and sync="ssp"."""
 
     def __init__(self, global_batch: int, **options: Any) -> None:
-        options["elastic"] = options.get("elastic") or False
         super().__init__(global_batch, **options)
         self._models: ServedModels = ServedModels(self._world, self._statistics, self._stopwatch, self.options)
         self._prepared.models = self._models
         self._known_sizes: set[int] = set()  # that the device has computed; the first step with one takes a GPU longer
-        self._course: Course | None = None
-        self._stage = Stage.MEETING
+        self._session: Session | None = None
         self._parameters: list[nn.Parameter] = []  # that are trained, in the order of the layout
         self._next_update = 0
         self._compute_noted = False
+
+    @property
+    def _met(self) -> bool:
+        """All are together."""
+        return self._session is None or self._session.at_barrier
+
+    @property
+    def _busy(self) -> bool:
+        """A batch is out, or its gradients are on their way."""
+        return self._session is not None and (self._session.computing or self._session.pushing)
+
+    @property
+    def _running(self) -> Session:
+        assert self._session is not None
+        return self._session
 
     # What it is asked for.
 
@@ -85,7 +99,7 @@ class AsyncJob(Job):
 
     @property
     def _awaits_backward(self) -> bool:
-        return self._stage is Stage.COMPUTING
+        return self._session is not None and self._session.computing and not self._compute_noted
 
     @property
     def _has_batch(self) -> bool:
@@ -113,18 +127,17 @@ class AsyncJob(Job):
             return
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        assert self._course is not None
         seconds = time.perf_counter() - self._stopwatch.started
         warm = self.device.type == "cpu" or self._order.batch in self._known_sizes
         self._known_sizes.add(self._order.batch)
-        self._course.computed(loss, self._stopwatch.cpu_share(seconds), memory_shares(self.device)[0], warm=warm)
+        memory, _ = memory_shares(self.device)
+        self._running.computed(loss, self._stopwatch.cpu_share(seconds), memory, warm)
         self._compute_noted = True
-        self._stage = Stage.COMPUTED
 
     @property
     def weight(self) -> float:
         """1: an update is the mean over this worker's samples."""
-        if self._stage not in (Stage.COMPUTING, Stage.COMPUTED):
+        if not self._busy:
             raise Error("weight without a batch of the loader")
         self._scales_itself = True
         return 1.0
@@ -139,8 +152,7 @@ class AsyncJob(Job):
 
     @property
     def _order(self) -> Assignment:
-        assert self._course is not None
-        return self._course.order
+        return self._running.order
 
     def _begin_step(self) -> Any:
         self.finish_step()
@@ -149,21 +161,24 @@ class AsyncJob(Job):
         if not self._models.models or not self._optimizers:
             sync = self.options.sync
             raise Error(f"a batch of the loader before prepare(), which with sync '{sync}' takes model and optimizer")
-        if self._course is None:
-            self._course = self._set_out()
-        if self._stage is Stage.MEETING:
-            self._course.enter()
-            self._stage = Stage.FREE
-        signal = self._signals.received() if self._signals is not None else 0
-        order = self._course.next_order(1 + signal if signal else int(self._stop_wanted))
-        for update in order.records:
-            self._tell_of(update)
-        if order.barrier:
-            self._meet(order)
-            return None
-        return (self._fetch(order),)
+        if self._session is None:
+            self._session = self._set_out()
+        if self._met:
+            self._session.enter()
+        while not self._met:
+            try:
+                self.finish_step()
+                signal = self._signals.received() if self._signals is not None else 0
+                order = self._session.next(1 + signal if signal else int(self._stop_wanted))
+                if not order.barrier:
+                    return (self._fetch(order),)
+                self._session.meet()
+                self._arrive()
+            except PeerError as error:
+                self._recover(error)
+        return None
 
-    def _set_out(self) -> Course:
+    def _set_out(self) -> Session:
         """With what model and optimizer hold now."""
         assert self._source is not None
         optimizer, rank = self._optimizers[0], self._world.rank
@@ -172,25 +187,24 @@ class AsyncJob(Job):
         kinds = [[(str(one.dtype), one.element_size(), one.numel()) for one in group] for group in groups]
         layout = lay_out(kinds, self._world.size)
         updaters = shard_optimizer.cut(optimizer, self._parameters, layout, rank)
-        replica = self._replica
-        place = Place(
-            replica.epoch, replica.position, self._source.samples_per_epoch, replica.ledger, self._next_update
-        )
-        together = Together(self._world.gather_objects, self._world.sum)
+        replica, world = self._replica, self._world
         learned = state.part(replica.state(), "controller.").encode()
-        return Course(rank, replica.workers, self.options, together, layout, list(updaters), place, learned)
+        owner = Owner(self._gather, self._average, self._take_record, world.agree_on_barrier, self._restore_chunk)
+        return Session(
+            owner, rank, replica.workers, self.options, self._connect(), layout, updaters, learned,
+            epoch=replica.epoch, position=replica.position, samples_per_epoch=self._source.samples_per_epoch,
+            ledger=replica.ledger, next_record=self._next_update)  # fmt: skip
+
+    def _connect(self) -> _core.TcpLink:
+        return Sockets(self._world.rank, self._gather, None, self.options.timeout).connect()
 
     def _fetch(self, order: Assignment) -> Any:
-        assert self._course is not None and isinstance(self._source, MapSource)
+        assert isinstance(self._source, MapSource)
         self._stopwatch.start()
-        self._course.start_pull()
-        with self._course.telling_others():
-            try:
-                batch = self._source.take_positions(order.first, order.last)
-            except SampleError:
-                self._course.finish_pull()  # who is still answering would not hear why we leave
-                raise
-        self._course.finish_pull()
+        self._running.start_pull()
+        with self._running.telling_others():
+            batch = self._source.take_positions(order.first, order.last)
+        self._running.finish_pull()
         self._take_values()
         if self.options.reseed:
             self._reseed(self.epoch, order.first)
@@ -198,13 +212,11 @@ class AsyncJob(Job):
             self._step_file.publish(self.step)
         self._scales_itself = self._compute_noted = False
         self._items = float(order.batch)
-        self._stage = Stage.COMPUTING
         return self._hand_out(batch)
 
     def _strips(self, arrays: list[Any]) -> list[torch.Tensor]:
         """The parts of the strips that belong to the parameters, one by one."""
-        assert self._course is not None
-        layout = self._course.layout
+        layout = self._running.layout
         views = []
         for parameter, slot in zip(self._parameters, layout.slots, strict=True):
             width = parameter.element_size()
@@ -214,64 +226,116 @@ class AsyncJob(Job):
 
     @torch.no_grad()
     def _take_values(self) -> None:
-        assert self._course is not None
-        for parameter, values in zip(self._parameters, self._strips(self._course.values), strict=True):
+        for parameter, values in zip(self._parameters, self._strips(self._running.values), strict=True):
             parameter.copy_(values)
 
     @torch.no_grad()
     def _push(self, optimizer: torch.optim.Optimizer, *arguments: Any) -> None:
         """Before a step of the optimizer, which will find no gradient."""
-        if self._course is None or self._stage not in (Stage.COMPUTING, Stage.COMPUTED):
+        if self._session is None or not self._session.computing:
             return  # somebody steps between two batches: nothing is there to be sent
         self._note_computed(math.nan)
         if self.options.on_nonfinite != "ignore" and not all_finite(gradients_of(optimizer)):
-            self._course.leave_out()
+            self._session.leave_out()
             drop_gradients(optimizer)
             return
-        for parameter, into in zip(self._parameters, self._strips(self._course.gradients), strict=True):
+        for parameter, into in zip(self._parameters, self._strips(self._session.gradients), strict=True):
             if parameter.grad is None:
                 into.zero_()
             else:
                 into.copy_(parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad)
-        corrected = self.options.momentum_correction and not self._course.in_rounds
+        corrected = self.options.momentum_correction and self.options.bound != 0
         workers = self._world.size if corrected else 0
         groups = [shard_optimizer.settings_of(group, workers) for group in optimizer.param_groups]
-        self._course.push([groups[strip.group] for strip in self._course.layout.strips], self._items)
+        self._session.send([groups[strip.group] for strip in self._session.layout.strips], self._items)
         drop_gradients(optimizer)
 
     def finish_step(self) -> None:
         """Waits until all shards have the update; the loader does it by itself."""
-        if self._stage is Stage.COMPUTING and not self._scales_itself:
+        if self._awaits_backward and not self._scales_itself:
             raise Error("the loader went on to the next step before backward()")
-        if self._stage in (Stage.COMPUTING, Stage.COMPUTED):
-            assert self._course is not None
+        while self._busy:
             self._note_computed(math.nan)
-            self._course.finish()
-            self._stage = Stage.FREE
+            try:
+                self._running.finish()
+            except PeerError as error:
+                self._recover(error)
 
-    def _tell_of(self, update: UpdateRecord) -> None:
+    def _take_record(self, update: UpdateRecord) -> None:
+        """An update became known."""
         self._next_update = update.step + 1
         if update.worker.id == self._replica.workers[self._world.rank].id:
             self._update = update
         self._trace.update(update)
 
-    # Meetings.
+    # Barriers.
 
-    def _meet(self, order: Assignment) -> None:
-        assert self._course is not None
-        self._course.come_together()
+    def _gather(self, mine: Any) -> list[Any]:
+        with self._by_member():
+            return self._world.gather_objects(mine)
+
+    def _average(self, samples: int) -> None:
         self._take_values()
-        self._models.average_buffers(self._course.samples)
-        place = self._course.place
-        parts = {"controller.": order.controller.decode(), "place.ledger.": place.ledger.state().decode()}
-        fields = {"place.epoch": place.epoch, "place.position": place.position, "stopping": order.stopping,
+        with self._by_member():
+            self._models.average_buffers(samples)
+
+    @contextmanager
+    def _by_member(self) -> Iterator[None]:
+        """Errors of the world tell ranks of the default group; the session counts its members."""
+        try:
+            yield
+        except PeerError as error:
+            numbers = [peer.rank for peer in self._world.members]
+            known = [(numbers.index(rank), host) for rank, host in zip(error.ranks, error.hosts) if rank in numbers]
+            raise type(error)(str(error), [rank for rank, _ in known], [host for _, host in known]) from error
+
+    def _arrive(self) -> None:
+        session, order = self._running, self._order
+        parts = {"controller.": order.controller.decode(), "place.ledger.": session.ledger.state().decode()}
+        fields = {"place.epoch": session.epoch, "place.position": session.position, "stopping": order.stopping,
                   "stop_signal": order.stop_signal}  # fmt: skip
         self._replica.take_over(state.changed(self._replica.state(), parts, fields))
-        self._stage = Stage.MEETING
+
+    # When somebody is lost, the session goes on among those who are left (isochron/server/session_recovery.cc).
+
+    def _recover(self, error: BaseException) -> None:
+        """Collective among those that are left. Raises the error if the job cannot go on without the lost."""
+        session, world = self._running, self._world
+        failure: PeerError = self._world.name_failure("an update", error)
+        for _ in range(MOST_ATTEMPTS):
+            if not world.elastic:
+                raise failure
+            log.warning("%s", failure)
+            late = failure.ranks if isinstance(failure, TimeoutError) else ()
+            suspects = {world.members[rank].rank for rank in (*late, *session.let_go())}
+            world.give_up()
+            self._recovery._come_together(tuple(suspects))
+            try:
+                session.take_up(self._replica.workers, world.rank, self._connect())
+            except PeerError as another:
+                failure = another
+                continue
+            if session.at_barrier:
+                self._arrive()
+            return
+        raise failure
+
+    def _restore_chunk(self, chunk: int, values: np.ndarray) -> SliceUpdater:
+        """For one that was lost with its worker: nothing of it has been learned."""
+        layout = self._running.layout
+        strip = layout.chunks[chunk].strip
+        kinds = {slot.strip: one.dtype for one, slot in zip(self._parameters, layout.slots, strict=True)}
+        tensor = torch.from_numpy(values.copy()).view(kinds[strip])
+        return SliceUpdater(self._optimizers[0], layout.strips[strip].group, tensor)
+
+    def _tell(self, events: list[Any]) -> None:
+        """Their place in the log is that of the next update."""
+        line = self._next_update
+        super()._tell([_core.EventRecord(line, one.seconds, one.event, one.worker, one.words) for one in events])
 
     def _require_meeting(self, what: str) -> None:
         self.finish_step()
-        if self._stage is not Stage.MEETING:
+        if not self._met:
             sync = self.options.sync
             raise Error(f"{what} in the middle of an epoch with sync '{sync}'; permitted: when its loop is over")
 
@@ -280,17 +344,17 @@ class AsyncJob(Job):
         """So many global batches' samples were dealt in the whole job."""
         if self._source is None:
             return super().step
-        position = self._replica.position if self._stage is Stage.MEETING else self._order.first
+        position = self._replica.position if self._met else self._order.first
         return self.epoch * self._source.steps_per_epoch + position // self.options.global_batch
 
     @property
     def decision(self) -> Decision:
         """As the coordinator has said it last."""
-        return super().decision if self._stage is Stage.MEETING else self._order.decision
+        return super().decision if self._met else self._order.decision
 
     @property
     def ledger(self) -> Ledger:
-        return self._course.place.ledger if self._course is not None else super().ledger
+        return self._session.ledger if self._session is not None else super().ledger
 
     def sum(self, values: list[float]) -> list[float]:
         self._require_meeting("sum()")
@@ -309,35 +373,35 @@ class AsyncJob(Job):
         return {**super().state_dict(), "updates": self._next_update}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        if self._course is not None:
+        if self._session is not None:
             raise Error("load_state_dict() after the first batch; the shards have begun")
         super().load_state_dict(saved)
         self._next_update = saved.get("updates", self._replica.step)  # the log of a job in step counts steps, too
 
     def save(self, path: str | os.PathLike[str]) -> None:
         self._require_meeting("save()")
-        if self._course is not None:
-            mine = [dict(updater.learned) for updater in self._course.updaters]  # type: ignore[attr-defined]
-            shard_optimizer.gather(
-                self._optimizers[0], self._parameters, self._course.layout, self._world.gather_objects(mine)
-            )
+        if self._session is not None:
+            mine = {number: dict(updater.learned) for number, updater in self._session.updaters.items()}
+            learned: dict[int, Any] = {}
+            for part in self._world.gather_objects(mine):
+                learned |= part
+            shard_optimizer.gather(self._optimizers[0], self._parameters, self._session.layout, learned)
         super().save(path)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        if self._course is not None:
+        if self._session is not None:
             raise Error("restore() after the first batch; the shards have begun")
         super().restore(path)
 
     def close(self) -> None:
-        if self._stage is Stage.COMPUTED:
+        if self._busy and self._compute_noted:
             self.finish_step()
         self._let_go(orderly=True)
         super().close()
 
     def _let_go(self, orderly: bool) -> None:
-        self._stage = Stage.MEETING
-        if self._course is not None:
-            self._course.close(orderly)
+        if self._session is not None:
+            self._session.close(orderly)
         for hook in self._hooks:
             hook.remove()
 

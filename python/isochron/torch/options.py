@@ -49,8 +49,6 @@ class JobOptions(SharedOptions):
         super().validate()
         if not self.asynchronous:
             return
-        if self.elastic:
-            raise ValueError(f"elastic is True with sync '{self.sync}'; permitted: with sync 'bsp'")
         if self.ddp:
             raise ValueError(f"ddp is {self.ddp!r} with sync '{self.sync}', which wraps no model; permitted: nothing")
 

@@ -73,6 +73,7 @@ class Meeting:
         self._me = me
         self._timeout = timeout
         self.generation = 0
+        self._barriers = 0  # of this generation
 
     def is_gone(self, peer: Peer) -> bool:
         if self._marks.get(f"dead/{peer.rank}") is not None or self._is_evicted(peer):
@@ -89,6 +90,7 @@ class Meeting:
         """The next generation: its members, where each of them stands, and who was put out for being late. The
         suspects among them, whom everybody has waited for already, are put out at once."""
         self.generation += 1
+        self._barriers = 0
         prefix = f"{self.generation}/"
         self._store.set(f"{prefix}here/{self._me.rank}", json.dumps(standing))
         for peer in members:
@@ -108,6 +110,12 @@ class Meeting:
     def is_whole(self, whole: bool) -> bool:
         """Whether this generation counts, in the words of whoever was the first to know: then it does for all."""
         return self._store.agree(f"{self.generation}/whole", "yes" if whole else "no") == "yes"
+
+    def agree_on_barrier(self, ok: bool) -> bool:
+        """The same for a barrier of this generation; all count them alike."""
+        self._barriers += 1
+        words = self._store.agree(f"{self.generation}/barrier/{self._barriers}", "yes" if ok else "no")
+        return words == "yes"
 
     def _is_here(self, peer: Peer, prefix: str) -> bool:
         return self._store.get(f"{prefix}here/{peer.rank}") is not None

@@ -54,7 +54,7 @@ def _is_plain(value: Any) -> bool:
 
 
 class SliceUpdater:
-    """shard.Updater with an optimizer of the same class as `whole`, with the settings of its group."""
+    """served.session.Updater with an optimizer of the same class as `whole`, with the settings of its group."""
 
     def __init__(self, whole: torch.optim.Optimizer, group: int, values: torch.Tensor) -> None:
         self.size = values.numel() * values.element_size()
@@ -70,13 +70,14 @@ class SliceUpdater:
         if self.size > 0:
             self._tensor(into).copy_(self._values)
 
-    def add(self, gradient: np.ndarray, weight: float) -> None:
+    def add(self, gradient: np.ndarray, weight: float, first: bool) -> None:
+        if first:
+            self._sum.zero_()
         if self.size > 0:
             self._sum.add_(self._tensor(gradient), alpha=weight)
 
     def take_mean(self, weight: float) -> np.ndarray:
         mean = (self._sum / weight).to(self._dtype)
-        self._sum.zero_()
         return mean.view(torch.uint8).numpy()
 
     def step(self, gradient: np.ndarray, settings: dict[str, Any], factor: float) -> None:
@@ -138,10 +139,10 @@ def _learned_of(whole: torch.optim.Optimizer, parameter: torch.nn.Parameter, nam
 
 def gather(
     whole: torch.optim.Optimizer, parameters: list[torch.nn.Parameter], layout: ParameterLayout,
-    learned: list[list[Any]],
+    learned: dict[int, Any],
 ) -> None:  # fmt: skip
-    """`whole` learns what all chunks have: `learned` is by shard and chunk."""
-    of_chunks = list(zip(layout.chunks, [one for shard in learned for one in shard], strict=True))
+    """`whole` learns what all chunks have: `learned` is by the number of the chunk."""
+    of_chunks = [(chunk, learned[number]) for number, chunk in enumerate(layout.chunks)]
     for parameter, slot in zip(parameters, layout.slots, strict=True):
         held = [one for chunk, one in of_chunks if chunk.strip == slot.strip and one]
         state: dict[str, Any] = {}

@@ -190,6 +190,12 @@ class World:
             self.give_up()
         raise PeerLostError(f"{names_of(self.members)} could not connect in {MOST_FORMINGS} attempts")
 
+    def agree_on_barrier(self, ok: bool) -> bool:
+        """Whether the barrier counts that this worker has got through, or not: the same on all that are left."""
+        if not self.elastic or not self.has_group:
+            return ok
+        return self._meeting.agree_on_barrier(ok)
+
     # Exchanges. All are collective; all raise PeerError naming who is lost or late.
 
     def barrier(self) -> None:

@@ -1,9 +1,9 @@
-// When a worker or a server is lost. Everybody notices, since the channel fails for all, and comes here from wherever
-// it was: asking for work, pulling, pushing, or at a meeting.
+// When a worker or a server is lost. Everybody notices, since the link fails for all, and comes here from wherever it
+// was: asking for work, pulling, pushing, or at a barrier.
 //
-//   a) It lets go of channel and servers, but keeps its chunks of the parameters and an update that is on its way.
-//   b) The survivors shrink the group (membership.h) and tell one another what they know: which samples were used, who
-//      is at which, which updates have arrived at which server.
+//   a) It lets go of link and servers, but keeps its chunks of the parameters and an update that is on its way.
+//   b) The survivors come together and tell one another what they know: which samples were used, who is at which, which
+//      updates have arrived at which server.
 //   c) An update of the lost one counts if some of it has arrived at a server that is left; otherwise its samples go
 //      back to the pool. So no sample is used twice, and none is left out.
 //   d) Chunks that lay on the lost one are shared out with the values that a survivor pulled last; what their optimizer
@@ -15,21 +15,15 @@
 #include <iterator>
 #include <utility>
 
-#include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/optim/optimizer.h>
-
 #include "isochron/core/error.h"
-#include "isochron/engine/async/async_job.h"
-#include "isochron/engine/async/peers.h"
-#include "isochron/server/shard_optimizer.h"
+#include "isochron/server/session.h"
 
-namespace isochron {
+namespace isochron::server {
 
 // What a survivor tells the others.
-struct Job::Async::Knowledge {
+struct Session::Knowledge {
   bool trains = true;
-  bool met = false;  // it was told of the meeting, whose position and so on follow
+  bool met = false;  // it was told of the barrier, whose position and so on follow
   std::int64_t met_at = 0;
   bool stopping = false;
   std::int64_t stop_signal = 0;
@@ -43,10 +37,9 @@ struct Job::Async::Knowledge {
   std::vector<UpdateRecord> records;  // that it knows
   std::string learning;               // of the controller, if the coordinator was here
 
-  Interval held() const { return {.first = holds_first, .last = holds_last}; }
+  [[nodiscard]] Interval held() const { return {.first = holds_first, .last = holds_last}; }
 
-  template <class Wire>
-  void exchange(Wire& wire) {
+  void exchange(auto& wire) {
     wire(trains, met, met_at, stopping, stop_signal, worker, holds_first, holds_last, rounds, pulled_at);
     wire(chunks, arrivals, records, learning);
   }
@@ -62,36 +55,10 @@ bool covers(const Ledger& ledger, const Interval& positions) {
 
 }  // namespace
 
-WorldOptions Job::Async::world_options() const {
-  return {.timeout = options_.patience(), .watch = {}, .fence = options_.fence};
-}
-
-ProgressReport Job::Async::progress() const {
-  return {.progress = 0, .self = self_, .next_id = members_.size()};
-}
-
-void Job::Async::recover(const PeerError& error) {
-  warn(error.what());
-  std::vector<Peer> suspects = suspects_of(error);
-  while (true) {
-    const std::vector<Peer> late = let_go();
-    suspects.insert(suspects.end(), late.begin(), late.end());
-    const Settlement settlement = membership_->recover(*this, std::exchange(suspects, {}));
-    try {
-      take_up(settlement);
-      return;
-    } catch (const PeerError& another) {
-      warn(another.what());
-      suspects = suspects_of(another);
-    }
-  }
-}
-
-// Returns those whom the coordinator has waited for in vain.
-std::vector<Peer> Job::Async::let_go() {
+std::vector<Peer> Session::let_go() {
   std::vector<Peer> late;
-  if (channel_) {
-    channel_->fail();
+  if (link_) {
+    link_->fail({.kind = "PeerLostError", .text = "a worker was lost"});
   }
   if (client_) {
     client_->abandon();
@@ -101,8 +68,9 @@ std::vector<Peer> Job::Async::let_go() {
     if (const std::exception_ptr failure = server_->failure()) {
       try {
         std::rethrow_exception(failure);
-      } catch (const PeerError& error) {  // anything else is no failure of a peer
-        late = suspects_of(error);
+      } catch (const TimeoutError& error) {
+        late = error.peers();
+      } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): that of the link, which brought us here
       }
     }
     kept_ = std::move(server_->chunks());
@@ -119,19 +87,19 @@ std::vector<Peer> Job::Async::let_go() {
   return late;
 }
 
-Job::Async::Knowledge Job::Async::knowledge() {
-  Knowledge mine{.trains = trains_, .worker = my_id(), .rounds = rounds_, .pulled_at = pulled_at_};
-  mine.met = phase_ == Phase::kMeeting || order_.barrier;
+Session::Knowledge Session::knowledge() const {
+  Knowledge mine{.trains = members_.trains(), .worker = members_.self().id, .rounds = rounds_, .pulled_at = pulled_at_};
+  mine.met = phase_ == Phase::kBarrier || order_.barrier;
   mine.met_at = order_.last;
-  mine.stopping = order_.stopping || stopping_;
-  mine.stop_signal = std::max(order_.stop_signal, stop_signal_);
+  mine.stopping = order_.stopping;
+  mine.stop_signal = order_.stop_signal;
   if (!in_rounds() && has_update()) {
     mine.holds_first = order_.first;
     mine.holds_last = order_.last;
   }
   for (const auto& [number, chunk] : kept_) {
     mine.chunks.push_back(number);
-    mine.rounds = std::max(mine.rounds, chunk.ledger().rounds());
+    mine.rounds = std::max(mine.rounds, chunk->ledger().rounds());
   }
   mine.arrivals = kept_arrivals_;
   mine.records = kept_records_.size() > known_records_.size() ? kept_records_ : known_records_;
@@ -139,22 +107,22 @@ Job::Async::Knowledge Job::Async::knowledge() {
   return mine;
 }
 
-void Job::Async::take_up(const Settlement& settlement) {
+void Session::take_up(Members members, std::shared_ptr<Link> link) {
   std::vector<Knowledge> all;
-  for (const std::string& bytes : all_gather(membership_->group(), encode(knowledge()))) {
+  for (const std::string& bytes : owner_.gather(encode(knowledge()))) {
     all.push_back(decode<Knowledge>(bytes));
   }
-  change_members(settlement, all);
-  Controller controller = controller_of_survivors(all);
-  if (!client_) {  // nothing is under way before the first loader
-    controller_ = std::move(controller);
-    return;
+  members_ = std::move(members);
+  members_.trainers = static_cast<int>(std::ranges::count_if(all, &Knowledge::trains));
+  if (members_.trainers == 0) {
+    throw Error("all workers are lost; the servers alone have nothing to do");
   }
+  Controller controller = controller_of_survivors(all);
+  link_ = std::move(link);
   settle_rounds(all);
   learn_what_was_used(all);
   const std::vector<int> server_of = share_out_lost_chunks(all);
   const auto met = std::ranges::find_if(all, &Knowledge::met);
-  channel_.emplace(membership_->comm(), options_.patience());
   start_serving(std::exchange(kept_, {}), std::move(controller), met == all.end() ? claims_left(all) : ClaimPool());
   if (server_) {
     server_->take_over(std::exchange(kept_arrivals_, {}));
@@ -167,53 +135,42 @@ void Job::Async::take_up(const Settlement& settlement) {
   if (server_) {
     server_->resume();
   }
-  client_->move_to(*channel_, server_of, server_peers());
+  client_->move_to(*link_, members_.first_server(), server_of);
   if (met != all.end()) {
-    Assignment barrier{.barrier = true, .last = met->met_at};
-    barrier.stopping = met->stopping;
-    barrier.stop_signal = met->stop_signal;
-    meet(barrier);
+    order_.barrier = true;
+    order_.last = met->met_at;
+    order_.stopping = met->stopping;
+    order_.stop_signal = met->stop_signal;
+    order_.controller = this->controller().state().serialize();
+    meet();
     if (coordinator_) {
       coordinator_->dispatcher().begin(ClaimPool(place_.position));
     }
   }
 }
 
-void Job::Async::change_members(const Settlement& settlement, const std::vector<Knowledge>& all) {
-  for (const Worker& lost : missing(members_, settlement.workers)) {
-    tell("death", lost.id, lost.name);
-  }
-  members_ = settlement.workers;
-  workers_ = static_cast<int>(std::ranges::count_if(all, &Knowledge::trains));
-  options_.async.servers = size() - workers_;
-  if (workers_ == 0) {
-    throw Error("all workers are lost; the servers alone have nothing to do");
-  }
-  peers_ = gather_peers(membership_->group());
-}
-
-Controller Job::Async::controller_of_survivors(const std::vector<Knowledge>& all) const {
-  Controller controller = make_controller(options_, roster_.empty() ? controller_.roster().workers : roster_);
+Controller Session::controller_of_survivors(const std::vector<Knowledge>& all) const {
+  Controller controller = make_controller(roster_);
   for (const Knowledge& one : all) {
     if (!one.learning.empty()) {
       controller.restore(State::parse(one.learning));
       break;
     }
   }
-  controller.change_workers({members_.begin(), members_.begin() + workers_});
+  controller.change_workers({members_.workers.begin(), members_.workers.begin() + members_.trainers});
   return controller;
 }
 
 // A round is over for all if somebody knows so: then every server has every update of it, since orders for the next one
 // are given no earlier, and applies it if it has not yet. Otherwise no server has applied any of it.
-void Job::Async::settle_rounds(const std::vector<Knowledge>& all) {
+void Session::settle_rounds(const std::vector<Knowledge>& all) {
   if (!in_rounds()) {
     return;
   }
   rounds_ = std::ranges::max(all, {}, &Knowledge::rounds).rounds;
   for (auto& [number, chunk] : kept_) {
-    chunk.finish_rounds(rounds_);
-    chunk.ledger().restart_round();
+    chunk->finish_rounds(rounds_);
+    chunk->ledger().restart_round();
   }
   std::erase_if(kept_arrivals_, [this](const Provenance& from) { return from.round >= rounds_; });
   if (!has_update() || order_.iteration < rounds_) {
@@ -230,7 +187,7 @@ void Job::Async::settle_rounds(const std::vector<Knowledge>& all) {
 }
 
 // Records that somebody has, and updates that came to a server without a record, since the coordinator is lost.
-void Job::Async::learn_what_was_used(const std::vector<Knowledge>& all) {
+void Session::learn_what_was_used(const std::vector<Knowledge>& all) {
   const auto most = std::ranges::max_element(all, {}, [](const Knowledge& one) { return one.records.size(); });
   for (std::size_t number = known_records_.size(); number < most->records.size(); ++number) {
     take_record(most->records[number]);
@@ -242,23 +199,24 @@ void Job::Async::learn_what_was_used(const std::vector<Knowledge>& all) {
     for (const Provenance& from : one.arrivals) {
       const bool is_over = !in_rounds() || from.round < rounds_;
       const Interval positions{.first = from.first, .last = from.last};
-      if (is_over && !covers(*ledger_, positions) && !is_held(positions)) {
-        UpdateRecord record{.step = next_record_, .epoch = place_.epoch, .position = positions.first};
+      if (is_over && !covers(place_.ledger, positions) && !is_held(positions)) {
+        UpdateRecord record{.step = place_.next_record, .epoch = place_.epoch, .position = positions.first};
         record.worker = {.id = from.worker, .batch = positions.size()};
         take_record(record);
       }
     }
   }
-  if (phase_ == Phase::kFree && report_.finished && covers(*ledger_, {.first = order_.first, .last = order_.last})) {
+  const Interval mine{.first = order_.first, .last = order_.last};
+  if (phase_ == Phase::kFree && report_.finished && covers(place_.ledger, mine)) {
     report_ = {};  // the coordinator had it
   }
 }
 
-ClaimPool Job::Async::claims_left(const std::vector<Knowledge>& all) const {
-  Ledger begun = *ledger_;
+ClaimPool Session::claims_left(const std::vector<Knowledge>& all) const {
+  Ledger begun = place_.ledger;
   std::vector<const Knowledge*> at_work;
   for (const Knowledge& one : all) {
-    if (one.held().size() > 0 && !covers(*ledger_, one.held())) {
+    if (one.held().size() > 0 && !covers(place_.ledger, one.held())) {
       begun.stage({.positions = one.held(), .worker = one.worker});
       at_work.push_back(&one);
     }
@@ -279,42 +237,59 @@ ClaimPool Job::Async::claims_left(const std::vector<Knowledge>& all) const {
 }
 
 // By chunk: the server that has it from now on.
-std::vector<int> Job::Async::share_out_lost_chunks(const std::vector<Knowledge>& all) {
-  const server::Layout& layout = client_->layout();
-  std::vector<int> server_of(layout.chunks.size(), -1);
+std::vector<int> Session::share_out_lost_chunks(const std::vector<Knowledge>& all) {
+  std::vector<int> server_of(client_->layout().chunks.size(), -1);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     for (const std::int64_t chunk : all[rank].chunks) {
-      server_of[static_cast<std::size_t>(chunk)] = static_cast<int>(rank) - first_server();
+      server_of[static_cast<std::size_t>(chunk)] = static_cast<int>(rank) - members_.first_server();
     }
   }
   const auto freshest = std::ranges::max_element(all, {}, &Knowledge::pulled_at);
   const int root = static_cast<int>(freshest - all.begin());
-  std::int64_t lost = 0;
-  for (std::size_t i = 0; i < server_of.size(); ++i) {
-    if (server_of[i] >= 0) {
-      continue;
-    }
-    server_of[i] = static_cast<int>(lost++ % server_count());
-    const at::Tensor values = layout.chunk_of(client_->values(), i).clone();
-    c10d::BroadcastOptions from;
-    from.rootRank = root;
-    std::vector<at::Tensor> tensors{values};
-    membership_->group()->broadcast(tensors, from)->wait();
-    if (first_server() + server_of[i] == rank()) {
-      kept_.emplace(static_cast<std::int64_t>(i), serve(layout, i, values)).first->second.ledger().begin_at(rounds_);
+  std::vector<std::size_t> lost;
+  for (std::size_t chunk = 0; chunk < server_of.size(); ++chunk) {
+    if (server_of[chunk] < 0) {
+      server_of[chunk] = static_cast<int>(lost.size()) % members_.servers();
+      lost.push_back(chunk);
     }
   }
-  if (lost > 0) {
-    warn(
-        std::to_string(lost) + " of " + std::to_string(server_of.size()) +
-        " chunks of the parameters are lost; they go on as " + members_[static_cast<std::size_t>(root)].name +
+  if (!lost.empty()) {
+    restore_chunks(lost, server_of, root);
+    owner_.warn(
+        std::to_string(lost.size()) + " of " + std::to_string(server_of.size()) +
+        " chunks of the parameters are lost; they go on as " + members_.workers[static_cast<std::size_t>(root)].name +
         " pulled them last, and what the optimizer had learned of them starts anew");
   }
   client_->forget_sent();
   for (auto& [number, chunk] : kept_) {
-    chunk.ledger().forget_updates();
+    chunk->ledger().forget_updates();
   }
   return server_of;
 }
 
-}  // namespace isochron
+// The values go from the root, which pulled them last, to those who serve them from now on.
+void Session::restore_chunks(const std::vector<std::size_t>& lost, const std::vector<int>& server_of, int root) {
+  Transfers transfers;
+  std::vector<std::vector<std::byte>> places(server_of.size());
+  std::vector<std::size_t> mine;
+  for (const std::size_t chunk : lost) {
+    const int owner = members_.first_server() + server_of[chunk];
+    const Space values = client_->values_of(chunk);
+    if (members_.rank == root) {
+      transfers.push_back(link_->send(owner, kGradientTag, values));
+    }
+    if (members_.rank == owner) {
+      places[chunk].resize(values.size());
+      transfers.push_back(link_->receive(root, kGradientTag, places[chunk]));
+      mine.push_back(chunk);
+    }
+  }
+  link_->wait(transfers, "restoring lost parameters");
+  for (const std::size_t chunk : mine) {
+    auto served = owner_.serve(chunk, places[chunk]);
+    served->ledger().begin_at(rounds_);
+    kept_.emplace(static_cast<std::int64_t>(chunk), std::move(served));
+  }
+}
+
+}  // namespace isochron::server

@@ -10,7 +10,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace isochron::server {
+namespace isochron {
 
 // It has the class and the options of `group` of `original`, over `values` alone; it has learned nothing yet.
 // `corrected_for_workers` above 0: with the momentum of SGD lowered by what that many asynchronous workers add to it
@@ -21,4 +21,4 @@ std::unique_ptr<torch::optim::Optimizer> shard_optimizer(
     const at::Tensor& values,
     std::int64_t corrected_for_workers);
 
-}  // namespace isochron::server
+}  // namespace isochron

@@ -1,4 +1,4 @@
-#include "isochron/server/shard_optimizer.h"
+#include "isochron/engine/async/shard_optimizer.h"
 
 #include <stdexcept>
 #include <vector>
@@ -9,7 +9,7 @@
 
 #include "isochron/core/rate/rate.h"
 
-namespace isochron::server {
+namespace isochron {
 namespace {
 
 using torch::optim::Optimizer;
@@ -45,4 +45,4 @@ std::unique_ptr<Optimizer> shard_optimizer(
   throw std::invalid_argument("the optimizer is of an unknown class; permitted: SGD, Adam, AdamW");
 }
 
-}  // namespace isochron::server
+}  // namespace isochron

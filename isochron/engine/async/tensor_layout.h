@@ -8,9 +8,9 @@
 
 #include "isochron/core/dispatch/layout.h"
 
-namespace isochron::server {
+namespace isochron {
 
-struct Layout : ParameterLayout {
+struct TensorLayout : ParameterLayout {
   std::vector<at::Tensor> parameters;  // by slot, those without gradients left out
   std::vector<std::size_t> numbers;    // by slot: of the parameter, over all groups
   std::vector<at::ScalarType> types;   // by strip
@@ -23,7 +23,7 @@ struct Layout : ParameterLayout {
 };
 
 // `groups`: the optimizer's parameters.
-Layout make_layout(
+TensorLayout make_layout(
     const std::vector<std::vector<at::Tensor>>& groups, int servers, std::int64_t chunk_bytes = kChunkBytes);
 
-}  // namespace isochron::server
+}  // namespace isochron

@@ -1,10 +1,10 @@
-#include "isochron/server/layout.h"
+#include "isochron/engine/async/tensor_layout.h"
 
 #include <ATen/ATen.h>
 
-namespace isochron::server {
+namespace isochron {
 
-std::vector<at::Tensor> Layout::make_strips() const {
+std::vector<at::Tensor> TensorLayout::make_strips() const {
   std::vector<at::Tensor> made;
   made.reserve(strips.size());
   for (std::size_t strip = 0; strip < strips.size(); ++strip) {
@@ -13,18 +13,18 @@ std::vector<at::Tensor> Layout::make_strips() const {
   return made;
 }
 
-at::Tensor Layout::chunk_of(const std::vector<at::Tensor>& lists, std::size_t chunk) const {
+at::Tensor TensorLayout::chunk_of(const std::vector<at::Tensor>& lists, std::size_t chunk) const {
   const Chunk& at = chunks[chunk];
   return lists[at.strip].narrow(0, at.first, at.size());
 }
 
-at::Tensor Layout::slot_of(const std::vector<at::Tensor>& lists, std::size_t slot) const {
+at::Tensor TensorLayout::slot_of(const std::vector<at::Tensor>& lists, std::size_t slot) const {
   const ParameterSlot& at = slots[slot];
   return lists[at.strip].narrow(0, at.first, at.size()).view(parameters[slot].sizes());
 }
 
-Layout make_layout(const std::vector<std::vector<at::Tensor>>& groups, int servers, std::int64_t chunk_bytes) {
-  Layout layout;
+TensorLayout make_layout(const std::vector<std::vector<at::Tensor>>& groups, int servers, std::int64_t chunk_bytes) {
+  TensorLayout layout;
   std::vector<ParameterSize> sizes;
   std::size_t next = 0;
   for (std::size_t group = 0; group < groups.size(); ++group) {
@@ -50,4 +50,4 @@ Layout make_layout(const std::vector<std::vector<at::Tensor>>& groups, int serve
   return layout;
 }
 
-}  // namespace isochron::server
+}  // namespace isochron
