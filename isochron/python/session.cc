@@ -19,9 +19,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "isochron/core/job_settings.h"
 #include "isochron/core/dispatch/layout.h"
 #include "isochron/core/error.h"
+#include "isochron/core/job_settings.h"
 #include "isochron/core/peer_error.h"
 #include "isochron/core/rate/rate.h"
 #include "isochron/core/sample/ledger.h"
