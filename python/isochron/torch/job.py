@@ -59,7 +59,7 @@ class Job(Steps):
         self.device = self._choose_device(place)
         self._made_group = self._join(place)
         self._resumed = False
-        world = World(self.options.timeout, self.options.elastic)
+        world = World(self.options.timeout, self.options.elastic, self.device)
         self.options.check_skipping(world.size, world.elastic)
         super().__init__(self.options, self.device, world)
 
@@ -213,6 +213,8 @@ class Job(Steps):
             self._has_scaler = True
         scaled.backward(**arguments)
         self._stop_clock()
+        if self._synchronises:
+            self._world.await_gradients()
         self._rethrow_failure()
         if self._group.counts and self._synchronises:
             self._divide_by_counts()
@@ -336,6 +338,7 @@ class Job(Steps):
             self.finish_step()
         self._abandon()
         self._close_step()
+        self._world.end_watch()
         for hook in self._hooks:
             hook.remove()
         self._stopwatch.close()

@@ -16,7 +16,7 @@ import torch
 
 from isochron import _core
 from isochron._core import Decision, Replica, mix_key
-from isochron.errors import Error, NumbersError, SampleError
+from isochron.errors import Error, NumbersError, PeerError, SampleError
 from isochron.torch import cluster, collate, state
 from isochron.torch.accumulation import Group
 from isochron.torch.batch_norm import Statistics
@@ -29,7 +29,7 @@ from isochron.torch.records import EventRecord, StepRecord, UpdateRecord
 from isochron.torch.recovery import Recovery
 from isochron.torch.signals import StopSignal
 from isochron.torch.source import LoaderOptions, Share, Source
-from isochron.torch.stopwatch import Memory, Stopwatch
+from isochron.torch.stopwatch import Memory, Span, Stopwatch
 from isochron.torch.trace import Trace
 from isochron.torch.world import World, is_peer_failure
 
@@ -43,7 +43,7 @@ class Steps:
         self._world = world
         self._replica = self._new_replica()
         self._statistics = Statistics(world)
-        self._stopwatch = Stopwatch(device)
+        self._stopwatch = Stopwatch(world.waits)
         self._memory = Memory(device)
         self._models = Models(world, self._statistics, self._stopwatch, options)
         self._prepared = state.Prepared(world, self._models)
@@ -81,7 +81,7 @@ class Steps:
         self._items = 0.0
         self._loss: torch.Tensor | None = None
         self._finished = 0.0
-        self._waited = 0.0  # in exchanges inside forward and backward
+        self._waited: list[Span] = []  # in exchanges inside forward and backward
         self._waits = 0  # so many of those
 
     # Where it is.
@@ -178,6 +178,8 @@ class Steps:
             if self.options.reseed:
                 self._reseed(self.step, self._world.rank)
             self._rate.apply(self._optimizers, self.decision.learning_rate_factor)
+            self._world.watch_gradients()
+            self._world.take_waits()
             self._stopwatch.start()
             try:
                 share = self._source.take()
@@ -192,7 +194,6 @@ class Steps:
             self._statistics.counts = not share.stand_in
             if self._step_file is not None:
                 self._step_file.publish(self.step)
-            self._world.take_waits()
             return (self._hand_out(share.batch),)
         return None
 
@@ -217,7 +218,7 @@ class Steps:
         return batch
 
     def _stop_clock(self) -> None:
-        """Backward is over. While this worker waited inside it, its GPU had nothing to do either."""
+        """Backward is over, as far as is known."""
         self._stopwatch.stop()
         self._waited, self._waits = self._world.take_waits()
 
@@ -233,16 +234,17 @@ class Steps:
     def _measure(self) -> None:
         if self._replica.phase != "computing":
             return
-        seconds = max(self._stopwatch.seconds() - self._waited, 0.0)
+        later, _ = self._world.take_waits()  # if the loop called backward once more
+        seconds, waited, reductions = self._stopwatch.measure(self._waited + later)
         counts = self._my_count > 0
         loss = float(self._loss) if self._loss is not None and counts else 0.0
         self._group.finite = self._group.finite and math.isfinite(loss)
         report = self._replica.report(
             start=self._stopwatch.started - self._began,
             seconds=seconds,
-            waited=self._waited,
-            sync_points=self._waits + 1,
-            cpu=self._stopwatch.cpu_share(seconds + self._waited),
+            waited=waited,
+            sync_points=self._waits + reductions + 1,
+            cpu=self._stopwatch.cpu_share(seconds + waited),
             memory=self._memory.share(),
             loss=loss,
             items=self._items if counts else 0.0,
@@ -310,6 +312,9 @@ class Steps:
         The average is the same on all workers, so all are here."""
         if self._share is None or not (self._computed or self._scales_itself) or not self._synchronises:
             return
+        if self._scales_itself and self._is_lost():
+            drop_gradients(optimizer)
+            return
         if getattr(optimizer, "found_inf", None) is not None:
             return  # a GradScaler judges within the step
         # All at once, before the first of several takes its step, unless losses come one by one or a scaler judges.
@@ -323,6 +328,16 @@ class Steps:
         if not self._left_out:
             self._refuse_gradient()
         drop_gradients(optimizer)
+
+    def _is_lost(self) -> bool:
+        """The step, with a worker that was in it; the job goes on without it."""
+        try:
+            self._world.await_gradients()
+        except PeerError as error:
+            self._computed = False  # the optimizer will not take it
+            self._recover(error)
+            return True
+        return False
 
     def _refuse_gradient(self) -> None:
         if not self._computed:

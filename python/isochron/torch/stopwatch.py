@@ -1,38 +1,94 @@
-"""The time from the start of a step to this worker's last own gradient.
+"""The time that a worker computes in a step: to its last own gradient, less what it waits for the others until then.
 
-The end of backward would not do: the reduction makes it the same moment for all. So a hook on the parameters notes when
-a gradient is there. Hooks cost a few microseconds each; once the order of the gradients is known, only those of the
-last few parameters stay. On a GPU events of its stream take the place of the clock.
+The end of backward would not do: the reduction makes it the same moment for all. So the clock stops where autograd has
+computed the gradients of a backward pass and goes on where the wrapper has reduced them: a step may have several passes.
+For that a hook on the parameters asks autograd, as a pass begins, for a call at its end; DDP, which asks later, is served
+later. Hooks cost a few microseconds each; once it is known which gradients come last in a pass, only theirs stay, and
+those of parameters that had none yet.
+
+On a GPU events of its stream take the place of the clock. An exchange, over NCCL or through host memory, keeps the stream
+waiting: the time that it stands still is that between two events around the exchange.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 KEPT_HOOKS = 8
+Span = tuple[Any, Any]  # two moments
+
+
+class Waits:
+    """When this worker waited for others, as moments of its device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self._spans: list[Span] = []
+        self._count = 0
+
+    def now(self) -> Any:
+        """On a GPU the moment at which its stream gets here."""
+        if not self._cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, begin: Any, end: Any) -> float:
+        """Seconds; waits until a GPU has got there."""
+        if not self._cuda:
+            return end - begin
+        begin.synchronize()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1000.0
+
+    def add(self, begin: Any, end: Any) -> None:
+        self._spans.append((begin, end))
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        begin = self.now()
+        try:
+            yield
+        finally:
+            self.add(begin, self.now())
+            self._count += 1
+
+    def take(self) -> tuple[list[Span], int]:
+        """Those since the last call, and how many exchanges they were."""
+        taken = self._spans, self._count
+        self._spans, self._count = [], 0
+        return taken
 
 
 class Stopwatch:
-    def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
+    def __init__(self, waits: Waits) -> None:
+        self._waits = waits
         self._hooks: list[tuple[torch.nn.Parameter, Any]] = []
-        self._order: list[torch.nn.Parameter] | None = []  # of arrival in the first step; None: known
+        self._order: list[list[torch.nn.Parameter]] | None = []  # of arrival in a step's passes; None: known
+        self._unpredictable: set[int] = set()  # parameters whose hooks stay
         self._to_end = False
-        self._started = self._last = 0.0
-        self._start_event: Any = None
-        self._last_event: Any = None
+        self._in_pass = False
+        self._started = 0.0
+        self._start: Any = None
+        self._own: Any = None  # the end of what this worker computed in the last pass
+        self._passes: list[Span] = []  # from there to the end of what all have reduced
         self._cpu = 0.0
 
-    def watch(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+    def watch(self, parameters: Iterable[torch.nn.Parameter], unpredictable: bool = False) -> None:
+        """`unpredictable`: a pass may leave out any of them."""
         for parameter in parameters:
             if parameter.requires_grad:
                 self._hooks.append((parameter, parameter.register_post_accumulate_grad_hook(self._note)))
+                if unpredictable:
+                    self._unpredictable.add(id(parameter))
         self._order = []
 
     def watch_to_end(self) -> None:
@@ -41,24 +97,34 @@ class Stopwatch:
 
     def start(self) -> None:
         self._thin_out()
-        self._started = self._last = time.perf_counter()
+        self._in_pass = False
+        self._own = None
+        self._passes = []
+        self._started = time.perf_counter()
         self._cpu = _cpu_seconds()
-        if self._cuda:
-            self._start_event = torch.cuda.Event(enable_timing=True)
-            self._start_event.record()
-            self._last_event = None
+        self._start = self._waits.now()
 
     def stop(self) -> None:
-        """Backward is over."""
-        if self._to_end or self._last == self._started:
-            self._note(None)
+        """The last backward is over."""
+        if self._to_end or self._own is None:
+            self._passes = []
+            self.end_own_part()
 
-    def seconds(self) -> float:
-        """Waits for the GPU if there is one."""
-        if not self._cuda:
-            return self._last - self._started
-        self._last_event.synchronize()
-        return self._start_event.elapsed_time(self._last_event) / 1000.0
+    def end_own_part(self) -> None:
+        """This worker's gradients of the pass are there, as far as is known."""
+        self._own = self._waits.now()
+
+    def measure(self, waits: list[Span]) -> tuple[float, float, int]:
+        """Seconds of computing, seconds of waiting until then, `waits` among them, and how many reductions came before
+        the last one. Waits for the GPU if there is one."""
+        whole = self._since_start(self._own)
+        earlier = [span for span in self._passes if span[0] is not self._own]
+        spans = [tuple(min(self._since_start(moment), whole) for moment in span) for span in (*waits, *earlier)]
+        waited = sum(end - begin for begin, end in spans)
+        return max(whole - waited, 0.0), waited, len(earlier)
+
+    def _since_start(self, moment: Any) -> float:
+        return self._waits.between(self._start, moment)
 
     @property
     def started(self) -> float:
@@ -67,28 +133,43 @@ class Stopwatch:
     def cpu_share(self, seconds: float) -> float:
         return min((_cpu_seconds() - self._cpu) / max(seconds, 1e-9), 1.0)
 
-    def _note(self, parameter: torch.nn.Parameter | None) -> None:
-        self._last = time.perf_counter()
-        if self._cuda:
-            self._last_event = torch.cuda.Event(enable_timing=True)
-            self._last_event.record()
-        if self._order is not None and parameter is not None:
-            self._order.append(parameter)
+    def _note(self, parameter: torch.Tensor) -> None:
+        if not self._in_pass:
+            self._in_pass = True
+            _call_at_end_of_pass(self._end_computing)
+            if self._order is not None:
+                self._order.append([])
+        if self._order:
+            self._order[-1].append(parameter)  # type: ignore[arg-type]
+
+    def _end_computing(self) -> None:
+        self.end_own_part()
+        _call_at_end_of_pass(self._end_pass)  # behind the wrapper's own call, which waits for the reduction
+
+    def _end_pass(self) -> None:
+        self._passes.append((self._own, self._waits.now()))
+        self._in_pass = False
 
     def _thin_out(self) -> None:
         if not self._order:
             return
-        last = {id(parameter) for parameter in self._order[-KEPT_HOOKS:]}
+        seen = {id(parameter) for one in self._order for parameter in one}
+        kept = {id(parameter) for one in self._order for parameter in one[-KEPT_HOOKS:]} | self._unpredictable
         for parameter, hook in self._hooks:
-            if id(parameter) not in last:
+            if id(parameter) in seen - kept:
                 hook.remove()
-        self._hooks = [(parameter, hook) for parameter, hook in self._hooks if id(parameter) in last]
+        self._hooks = [(parameter, hook) for parameter, hook in self._hooks if id(parameter) not in seen - kept]
         self._order = None
 
     def close(self) -> None:
         for _, hook in self._hooks:
             hook.remove()
         self._hooks = []
+
+
+def _call_at_end_of_pass(call: Callable[[], None]) -> None:
+    """Of the backward pass under way, in the order of asking; a call may ask for another one."""
+    torch.autograd.Variable._execution_engine.queue_callback(call)  # type: ignore[attr-defined]
 
 
 def _cpu_seconds() -> float:
