@@ -39,8 +39,11 @@ def nccl(library, workers):
     """The variables by which `workers` processes on one GPU use this libnccl.so.2; without one they use gloo."""
     if library is None:
         return {}
-    # Kernels of all ranks must be on the GPU at the same time: few blocks each.
-    return {"LD_PRELOAD": str(library), "NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "1" if workers > 2 else "2"}
+    return {
+        "LD_PRELOAD": str(library), "NCCL_MULTI_RANK_GPU_ENABLE": "1",
+        "NCCL_MAX_CTAS": "1" if workers > 2 else "2",  # kernels of all ranks must be on the GPU at the same time
+        "CUDA_DEVICE_MAX_CONNECTIONS": "8",  # MPS has fewer, so that streams wait for each other though they need not
+    }  # fmt: skip
 
 
 def start(command, environment, **arguments):

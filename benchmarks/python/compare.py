@@ -57,6 +57,7 @@ def main():
     parser.add_argument("--device", default="cpu", help="of this worker")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--task", choices=TASKS, default="cnn", help="what is trained; all but cnn are for GPUs")
+    parser.add_argument("--numbers", default="stop", help="what the job does about gradients that are not finite")
     parser.add_argument("--solo-seconds", type=float, default=6.0)
     parser.add_argument("--first-steps", type=int, help="of the first turn, which does not count; else --steps")
     parser.add_argument("--json", type=pathlib.Path)
@@ -81,7 +82,8 @@ def main():
     oracle = "static:weights=" + "/".join(f"{speed:.1f}" for speed in speeds)
     loops = {"ddp": stock(job, **kind)}
     for policy in options.policies.split(","):
-        loops[policy] = ours(policy=oracle if policy == "oracle" else policy, **kind)
+        policy_or_oracle = oracle if policy == "oracle" else policy
+        loops[policy] = ours(policy=policy_or_oracle, numbers=options.numbers, **kind)
     rates = {name: [] for name in loops}
     for turn in range(options.turns + 1):
         for name in loops:

@@ -21,7 +21,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "scripts"))
 import gpu_sharing  # noqa: E402
 
-TURNS = ["--solo-seconds", "2", "--turns", "2", "--steps", "8", "--first-steps", "16"]
+# Under some shares of MPS, 75 % among them, cuBLAS gives weight gradients that are not finite, with one process and without
+# Isochron, too. That changes no speed, so it is not looked at, by Isochron as little as by DDP.
+TURNS = ["--solo-seconds", "1.5", "--turns", "2", "--steps", "6", "--first-steps", "14", "--numbers", "ignore"]
 FOUR, TWO = ["50", "25", "15", "10"], ["75", "25"]
 # Workers, and how compare.py runs: a CPU needs seconds for its half of a batch.
 SETS = {
@@ -108,10 +110,10 @@ def main():
             found = launch(shares, arguments, policies, options.nccl, options.watchdog)
             rounds += [found] if found else []
             hung += 0 if found else 1
-        if rounds:
-            results[name] = {**median(rounds), "shares": shares, "rounds": rounds, "hung": hung}
-        if options.json:
-            options.json.write_text(json.dumps(results) + "\n")
+            if rounds:
+                results[name] = {**median(rounds), "shares": shares, "rounds": rounds, "hung": hung}
+            if options.json:
+                options.json.write_text(json.dumps(results) + "\n")
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ def stock(job, task, dataset, batch, device="cpu"):
         epoch += 1
 
 
-def ours(task, dataset, batch, policy, device="cpu"):
-    job = isochron.Job(global_batch=batch, policy=policy, device=device)
+def ours(task, dataset, batch, policy, device="cpu", numbers="stop"):
+    job = isochron.Job(global_batch=batch, policy=policy, device=device, numbers=numbers)
     model = network(task, device)
     model, optimizer = job.prepare(model, task.optimizer(model))
     loader = job.loader(dataset)
