@@ -8,6 +8,7 @@ had said anything when it was complete.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import threading
@@ -33,6 +34,7 @@ class Watch:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="isochron-watch", daemon=True)
         self._thread.start()
+        atexit.register(self.close)  # in the store when the interpreter ends, it would end the process with an error
 
     def await_gradients(self) -> str:
         """Waits for this device; why what it has computed does not count, "" if it does."""
@@ -42,6 +44,7 @@ class Watch:
         return self._reason or _ask(self._told)
 
     def close(self) -> None:
+        atexit.unregister(self.close)
         self._ended.set()
         self._thread.join()
 
