@@ -164,6 +164,10 @@ class World:
         try:
             self.control = self._new_group("gloo", ranks, generation)
             self.gradients = self._new_group(self._backend, ranks, generation)
+            if self._backend == "nccl":
+                # It connects at its first use, and who waits for that cannot be got out: so while all are here.
+                dist.all_reduce(torch.zeros(1), group=self.control)
+                dist.all_reduce(torch.zeros(1, device=self._device), group=self.gradients)
         except BaseException:
             for group in set(_groups()) - known:  # half made, they would count in the names of later ones
                 _destroy(group)
