@@ -1,4 +1,4 @@
-"""Data for the examples that needs no download: pictures of bars and text with a pattern, both easy to learn."""
+"""Data for the examples that needs no download: pictures of bars, points of a circle and text with a pattern, all easy to learn."""
 
 import torch
 from torch.utils.data import Dataset
@@ -20,6 +20,22 @@ class Bars(Dataset):
 
     def __getitem__(self, index):
         return self.x[index], int(self.y[index])
+
+
+class Circle(Dataset):
+    """Points near the circle of radius 1."""
+
+    def __init__(self, size):
+        generator = torch.Generator().manual_seed(3)
+        angle = 6.2832 * torch.rand(size, generator=generator)
+        radius = 1.0 + 0.05 * torch.randn(size, generator=generator)
+        self.points = torch.stack((radius * angle.cos(), radius * angle.sin()), 1)
+
+    def __len__(self):
+        return len(self.points)
+
+    def __getitem__(self, index):
+        return self.points[index]
 
 
 class Blocks(Dataset):

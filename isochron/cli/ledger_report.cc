@@ -162,16 +162,24 @@ std::string verdict(const LedgerReport& report) {
   }
   const std::int64_t finished = audit.finished_epochs();
   std::vector<std::string> words;
-  if (finished > 0) {
-    words.push_back("Proven: every sample of " + epochs_text(finished) + " was used exactly once");
+  const std::int64_t whole = finished - audit.epochs_cut_short();
+  if (whole > 0) {
+    words.push_back("Proven: every sample of " + epochs_text(whole) + " was used exactly once");
   } else {
     words.emplace_back("Proven so far: no sample was used more than once, and no epoch is finished");
+  }
+  const std::string of_all = " of " + std::to_string(audit.header.samples_per_epoch) + " samples used";
+  for (const EpochAudit& epoch : audit.epochs) {
+    if (epoch.cut_short) {
+      words.push_back(
+          "epoch " + std::to_string(epoch.epoch) + " was ended early, " + std::to_string(epoch.used) + of_all);
+    }
   }
   if (!audit.epochs.empty() && !audit.epochs.back().finished) {
     const EpochAudit& last = audit.epochs.back();
     words.push_back(
-        "epoch " + std::to_string(last.epoch) + " is unfinished, " + std::to_string(last.used) + " of " +
-        std::to_string(audit.header.samples_per_epoch) + " samples used");
+        "epoch " + std::to_string(last.epoch) + " is unfinished, " + std::to_string(last.used) +
+        (audit.header.samples_per_epoch > 0 ? of_all : std::string(" samples used so far")));
   }
   if (audit.steps < audit.header.total_steps) {
     words.push_back(
@@ -191,7 +199,7 @@ std::string to_text(const LedgerReport& report) {
            std::to_string(epoch.used),
            std::to_string(epoch.doubled),
            std::to_string(epoch.missing),
-           epoch.finished ? "yes" : "no"});
+           epoch.cut_short ? "early" : epoch.finished ? "yes" : "no"});
     }
     text += format_table(rows) + "\n";
   }

@@ -129,7 +129,15 @@ void bind_decision(nb::module_& module) {
       .def_ro("changed", &Decision::changed)
       .def_ro("repaired", &Decision::repaired)
       .def_prop_ro("reason", [](const Decision& self) { return std::string(to_string(self.reason)); })
-      .def_ro("words", &Decision::words);
+      .def_ro("words", &Decision::words)
+      .def("__repr__", [](const Decision& self) {
+        std::string sizes;
+        for (const std::int64_t size : self.batch_sizes) {
+          sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+        }
+        return "<Decision for step " + std::to_string(self.step) + ": batches [" + sizes + "], " +
+               (self.words.empty() ? std::string(to_string(self.reason)) : self.words) + ">";
+      });
 }
 
 void bind_controller(nb::module_& module) {

@@ -173,6 +173,10 @@ void bind_making(nb::class_<Replica>& replica) {
 void bind_steps(nb::class_<Replica>& replica) {
   replica.def("plan", &Replica::plan, nb::arg("from_stream") = 0, nb::rv_policy::copy);
   replica.def(
+      "plan_parts",
+      [](Replica& self, const std::vector<std::int64_t>& samples) { return self.plan_parts(samples); },
+      nb::arg("samples"));
+  replica.def(
       "report",
       &report,
       nb::kw_only(),
@@ -219,6 +223,13 @@ void bind_steps(nb::class_<Replica>& replica) {
   replica.def("abandon", &Replica::abandon);
   replica.def("abandon_for_memory", &Replica::abandon_for_memory, nb::arg("chunkable"));
   replica.def("end_epoch", &Replica::end_epoch);
+  replica.def(
+      "change_data",
+      [](Replica& self, std::int64_t dataset_size, const std::optional<nb::bytes>& place) {
+        return to_bytes(self.change_data(dataset_size, place ? std::optional(from_bytes(*place)) : std::nullopt));
+      },
+      nb::arg("dataset_size"),
+      nb::arg("place") = nb::none());
 }
 
 void bind_membership(nb::class_<Replica>& replica) {

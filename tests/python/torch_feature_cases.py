@@ -355,7 +355,7 @@ def example(path, arguments):
     words, sys.argv = sys.argv, [path, *arguments]
     sys.path.insert(0, os.path.dirname(path))
     try:
-        with contextlib.redirect_stdout(output):
+        with contextlib.redirect_stdout(output), torchrun_variables():
             runpy.run_path(path, run_name="__main__")
     finally:
         sys.argv = words
@@ -363,6 +363,22 @@ def example(path, arguments):
     return output.getvalue().splitlines()[-1]
 
 
+@contextlib.contextmanager
+def torchrun_variables():
+    """Without them Accelerate does not see the group. What it found in an earlier case is forgotten."""
+    import os
+    import sys
+    from unittest import mock
+
+    for name in ("AcceleratorState", "GradientState", "PartialState"):
+        if "accelerate.state" in sys.modules:
+            getattr(sys.modules["accelerate.state"], name)._reset_state()
+    there = {}
+    if dist.is_initialized():
+        there = {"RANK": dist.get_rank(), "LOCAL_RANK": dist.get_rank(), "WORLD_SIZE": dist.get_world_size(),
+                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 29999}  # fmt: skip
+    with mock.patch.dict(os.environ, {name: str(value) for name, value in there.items()}):
+        yield
 
 
 def places():

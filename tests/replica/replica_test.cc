@@ -117,6 +117,63 @@ TEST(ReplicaTest, AStreamIsDealtInItsOwnOrderUntilItEnds) {
   job[0].end_epoch();
   EXPECT_EQ(job[0].epoch(), 1);
   EXPECT_EQ(job[0].position(), 0);
+  EXPECT_TRUE(job[0].ledger().complete());
+  EXPECT_EQ(job[0].ledger().size(), 7);
+}
+
+TEST(ReplicaTest, PartsOfAStreamAreDealtAsTheWorkersHaveThem) {
+  TestJob job(uniform(4), {{}, {}});
+  std::vector<StepReport> reports;
+  for (std::size_t rank : {0U, 1U}) {
+    job[rank].open_stream();
+    EXPECT_THROW((void)job[rank].plan_parts(std::vector<std::int64_t>{3}), std::invalid_argument);
+    EXPECT_THROW((void)job[rank].plan_parts(std::vector<std::int64_t>{3, -1}), std::invalid_argument);
+    EXPECT_THROW((void)job[rank].plan_parts(std::vector<std::int64_t>{3, 2}), std::invalid_argument);
+    EXPECT_THROW((void)job[rank].plan_parts(std::vector<std::int64_t>{0, 0}), std::invalid_argument);
+    const StepPlan& plan = job[rank].plan_parts(std::vector<std::int64_t>{0, 3});
+    EXPECT_EQ(plan.batches(), (std::vector<std::int64_t>{0, 3}));
+    EXPECT_EQ(plan.loss_weight, rank == 0 ? 0.0 : 2.0);  // 3 K / 3
+    reports.push_back(job[rank].report({}));
+  }
+  (void)job.complete(reports);
+  EXPECT_EQ(job[0].position(), 3);
+}
+
+TEST(ReplicaTest, AnEpochOfADatasetMayEndEarly) {
+  TestJob job(uniform(4), {{}, {}}, 10);
+  (void)job.complete(job.compute());
+  for (std::size_t rank : {0U, 1U}) {
+    job[rank].end_epoch();
+    EXPECT_EQ(job[rank].epoch(), 1);
+    EXPECT_EQ(job[rank].position(), 0);
+    EXPECT_FALSE(job[rank].ledger().complete());
+  }
+  (void)job.complete(job.compute());
+  EXPECT_EQ(job[0].epoch(), 1);
+  EXPECT_EQ(job[0].position(), 4);
+  EXPECT_EQ(job[0].ledger().used(), 4);
+}
+
+TEST(ReplicaTest, GoesToOtherDataAndBack) {
+  TestJob job(uniform(4), {{}, {}}, 10);
+  (void)job.complete(job.compute());
+  std::vector<State> places;
+  for (std::size_t rank : {0U, 1U}) {
+    places.push_back(job[rank].change_data(8, std::nullopt));
+    EXPECT_EQ(job[rank].position(), 0);
+  }
+  (void)job.complete(job.compute());
+  (void)job.complete(job.compute());
+  EXPECT_EQ(job[0].epoch(), 1);
+  EXPECT_TRUE(job[0].ledger().complete());
+  EXPECT_EQ(job[0].step(), 3);
+  for (std::size_t rank : {0U, 1U}) {
+    EXPECT_THROW((void)job[rank].change_data(9, places[rank]), std::invalid_argument);
+    (void)job[rank].change_data(10, places[rank]);
+    EXPECT_EQ(job[rank].epoch(), 0);
+    EXPECT_EQ(job[rank].position(), 4);
+    EXPECT_EQ(job[rank].ledger().used(), 4);
+  }
 }
 
 // Completed steps.

@@ -199,6 +199,59 @@ TEST(SampleAuditTest, NothingIsProvenWithoutPositionsOrTheEpochsSize) {
   EXPECT_EQ(finding(no_size), "1: the header does not say how many samples an epoch has");
 }
 
+TEST(SampleAuditTest, AStreamIsProvenWhereItsEndsAreSaid) {
+  Log log(RunHeader{.global_batch = kBatch});
+  log.step(0, 0, 0);
+  log.step(1, 0, kBatch, 50);
+  log.event("epoch-end", 2);
+  log.step(2, 1, 0);
+  const SampleAudit audit = log.finish();
+  EXPECT_TRUE(audit.proven());
+  EXPECT_EQ(audit.finished_epochs(), 1);
+  EXPECT_EQ(audit.epochs_cut_short(), 0);
+  EXPECT_EQ(audit.epochs.at(0).used, kBatch + 50);
+  EXPECT_FALSE(audit.epochs.at(1).finished);
+}
+
+TEST(SampleAuditTest, AStreamThatWentOnBeyondWhatWasSaidHasNoEnd) {
+  Log log(RunHeader{.global_batch = kBatch});
+  log.step(0, 0, 0);
+  log.event("epoch-end", 1);
+  log.event("resume", 1);
+  log.step(1, 0, kBatch);
+  log.step(2, 1, 0);
+  EXPECT_EQ(finding(log), "0: nothing says where epoch 0 ended");
+  Log gap(RunHeader{.global_batch = kBatch});
+  gap.step(0, 0, 0);
+  gap.step(1, 0, kBatch + 10);
+  gap.event("epoch-end", 2);
+  EXPECT_FALSE(gap.finish().proven());  // ten samples were left out
+}
+
+TEST(SampleAuditTest, AnEpochThatWasEndedEarlyIsNoFaultAndIsToldApart) {
+  Log log;
+  log.steps(0, 3);
+  log.event("epoch-end", 3);
+  log.step(3, 1, 0);
+  const SampleAudit audit = log.finish();
+  EXPECT_TRUE(audit.proven());
+  EXPECT_EQ(audit.epochs_cut_short(), 1);
+  EXPECT_EQ(audit.epochs.at(0).used, 3 * kBatch);
+  Log silent;
+  silent.steps(0, 3);
+  silent.step(3, 1, 0);
+  EXPECT_FALSE(silent.finish().proven());
+}
+
+TEST(SampleAuditTest, StepsOnOtherDataAreInAnotherLog) {
+  Log log;
+  log.event("other-data", 40);
+  log.step(40, 0, 0);
+  log.event("other-data", 50);
+  log.step(50, 0, kBatch);
+  EXPECT_TRUE(log.finish().proven());
+}
+
 TEST(SampleAuditTest, AbsurdNumbersAreFindings) {
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   Log log(RunHeader{.global_batch = kHuge, .samples_per_epoch = kMostPositions});

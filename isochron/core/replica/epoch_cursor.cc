@@ -45,9 +45,13 @@ std::vector<Interval> EpochCursor::slices(std::span<const std::int64_t> batch_si
   if (sampler_) {
     return sampler_->slices(batch_sizes);
   }
+  return slices_of(deal(samples, batch_sizes));
+}
+
+std::vector<Interval> EpochCursor::slices_of(std::span<const std::int64_t> samples) const {
   std::vector<Interval> slices;
-  std::int64_t first = position_;
-  for (const std::int64_t size : deal(samples, batch_sizes)) {
+  std::int64_t first = position();
+  for (const std::int64_t size : samples) {
     slices.push_back({.first = first, .last = first + size});
     first += size;
   }
@@ -71,9 +75,15 @@ void EpochCursor::finish(std::span<const Interval> slices, std::span<const Worke
 }
 
 void EpochCursor::end_epoch() {
-  ISO_CHECK(is_stream(), "the end of a dataset's epoch is known");
-  const bool once = ledger_.used() == position_ && ledger_.duplicates().empty() && ledger_.intervals().size() <= 1;
-  ISO_CHECK(position_ == 0 || once, "an epoch used some sample twice or not at all");
+  const bool once = ledger_.used() == position() && ledger_.duplicates().empty() && ledger_.intervals().size() <= 1;
+  ISO_CHECK(position() == 0 || once, "an epoch used some sample twice or not at all");
+  if (sampler_) {
+    sampler_->restore({.seed = options_.seed, .epoch = epoch() + 1, .position = 0});
+  } else {
+    ledger_ = Ledger(position());  // only now is it known how many samples there were
+    ledger_.stage({.positions = {.first = 0, .last = position()}});
+    ledger_.commit();
+  }
   ++epoch_;
   position_ = 0;
 }
@@ -88,7 +98,8 @@ void EpochCursor::go_to(const DataPlace& place) {
         "the dataset's size is " + std::to_string(options_.dataset_size) + "; permitted: that of the checkpoint, " +
         std::to_string(place.dataset_size));
   }
-  if (place.ledger.size() != epoch_size() || place.epoch < 0 || place.position < 0 || place.position > epoch_size()) {
+  const bool ended = place.position == 0;  // then the ledger is of the epoch before, whose size may have been another
+  if ((!ended && place.ledger.size() != epoch_size()) || place.epoch < 0 || place.position < 0 || place.position > epoch_size()) {
     throw std::invalid_argument("the saved place in the data is not one of this dataset");
   }
   if (sampler_) {

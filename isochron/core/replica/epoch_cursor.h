@@ -47,10 +47,12 @@ class EpochCursor {
   [[nodiscard]] std::int64_t step_size(std::int64_t from_stream) const;
   /// The positions that each worker takes of a step of `samples`; `batch_sizes` add up to B.
   [[nodiscard]] std::vector<Interval> slices(std::span<const std::int64_t> batch_sizes, std::int64_t samples) const;
+  /// The same of a stream whose parts the workers read apart, when each has so many samples.
+  [[nodiscard]] std::vector<Interval> slices_of(std::span<const std::int64_t> samples) const;
 
   /// The step is done: its samples are used. At the end of an epoch all of them must have been, once (InvariantError).
   void finish(std::span<const Interval> slices, std::span<const Worker> workers);
-  /// The stream has ended.
+  /// The stream has ended, or nobody wants more of the dataset's epoch.
   void end_epoch();
 
   [[nodiscard]] DataPlace place() const;

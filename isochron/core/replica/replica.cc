@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <numeric>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -161,14 +163,30 @@ std::vector<std::int64_t> StepPlan::batches() const {
 
 const StepPlan& Replica::plan(std::int64_t from_stream) {
   require(Phase::kBetween, "plan()");
-  const Decision& split = decision();
   const std::int64_t size = cursor().step_size(from_stream);
+  return plan_slices(size, cursor_->slices(decision().batch_sizes, size));
+}
+
+const StepPlan& Replica::plan_parts(std::span<const std::int64_t> samples) {
+  require(Phase::kBetween, "plan_parts()");
+  const bool each = samples.size() == workers().size() && std::ranges::all_of(samples, [](std::int64_t count) {
+    return count >= 0 && count <= kMostPositions;
+  });
+  if (!each) {
+    throw std::invalid_argument("samples of a stream's parts; permitted: 0 or more of every worker");
+  }
+  const std::int64_t size = cursor().step_size(std::accumulate(samples.begin(), samples.end(), std::int64_t{0}));
+  return plan_slices(size, cursor_->slices_of(samples));
+}
+
+const StepPlan& Replica::plan_slices(std::int64_t size, std::vector<Interval> slices) {
+  const Decision& split = decision();
   plan_ = {
       .step = split.step,
       .epoch = cursor_->epoch(),
       .position = cursor_->position(),
       .step_size = size,
-      .slices = cursor_->slices(split.batch_sizes, size),
+      .slices = std::move(slices),
       .learning_rate_factor = split.learning_rate_factor,
       .diagnose = diagnosing_,
       .decision = split};
@@ -393,6 +411,24 @@ void Replica::end_epoch() {
   require(Phase::kBetween, "end_epoch()");
   (void)cursor();
   cursor_->end_epoch();
+}
+
+State Replica::change_data(std::int64_t dataset_size, const std::optional<State>& place) {
+  require(Phase::kBetween, "change_data()");
+  DataPlace left = cursor().place();
+  EpochCursor next = dataset_size > 0 ? EpochCursor(sampler_options(dataset_size))
+                                      : EpochCursor::of_stream(sampler_options(0));
+  if (place) {
+    StateExchange reading = StateExchange::restore(*place);
+    DataPlace there;
+    there.exchange(reading);
+    next.go_to(there);
+  }
+  cursor_ = std::move(next);
+  State saved;
+  StateExchange writing = StateExchange::save(saved);
+  left.exchange(writing);
+  return saved;
 }
 
 }  // namespace isochron

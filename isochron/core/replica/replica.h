@@ -184,6 +184,8 @@ class Replica {
 
   /// `from_stream`: how many samples the stream has for this step, 1 to B; with a dataset it is left out.
   const StepPlan& plan(std::int64_t from_stream = 0);
+  /// The same for a stream whose parts the workers read apart: how many samples each has, by rank, 1 to B in all.
+  const StepPlan& plan_parts(std::span<const std::int64_t> samples);
   StepReport report(const Measured& measured);
   /// Once the gradients of a reported step are averaged: the squared norms of this worker's own mean gradient and of
   /// the average. They travel with the next report, for AdaScale.
@@ -202,8 +204,11 @@ class Replica {
   /// The same, since memory did not hold this worker's batch, or what averaging its gradients needs: progress() tells
   /// the others. False, changing nothing, if there is nothing smaller to try.
   bool abandon_for_memory(bool chunkable);
-  /// The stream has no sample left for another step.
+  /// The stream has no sample left for another step, or the loop wants no more of the dataset's epoch.
   void end_epoch();
+  /// Between two steps: the job goes on with other data, at a place that this returned before, or at its beginning.
+  /// Returns the place in the data that it leaves, as a State. A dataset_size of 0 is a stream.
+  State change_data(std::int64_t dataset_size, const std::optional<State>& place);
 
   // Workers come and go.
 
@@ -263,6 +268,7 @@ class Replica {
   struct Unjoined {};
   Replica(Unjoined unjoined, ReplicaOptions options, std::vector<Worker> members, int rank, const LocalOptions& local);
 
+  const StepPlan& plan_slices(std::int64_t size, std::vector<Interval> slices);
   void require(Phase phase, const char* call) const;
   [[nodiscard]] const EpochCursor& cursor() const;
   [[nodiscard]] SamplerOptions sampler_options(std::int64_t dataset_size) const;

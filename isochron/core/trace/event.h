@@ -25,6 +25,8 @@ enum class Event : std::uint8_t {
   kRollback,     // the job goes on from this step with an earlier state
   kResume,       // another process goes on with the log from this step
   kUnlogged,     // the log could not be written for a while
+  kEpochEnd,     // the epoch ends with the last step's samples: a stream has no more, or the loop wants none
+  kOtherData,    // the steps from the log's last one to this one were on other data, and are in another log
 };
 
 struct EventKind {
@@ -36,7 +38,7 @@ struct EventKind {
 };
 
 /// In the order of the enumeration.
-inline constexpr std::array<EventKind, 14> kEvents = {{
+inline constexpr std::array<EventKind, 16> kEvents = {{
     {.event = Event::kDeath, .name = "death", .removes_worker = true},
     {.event = Event::kKill, .name = "kill", .removes_worker = true},
     {.event = Event::kJoin, .name = "join"},
@@ -51,6 +53,8 @@ inline constexpr std::array<EventKind, 14> kEvents = {{
     {.event = Event::kRollback, .name = "rollback", .concerns_job = true, .sets_step = true},
     {.event = Event::kResume, .name = "resume", .concerns_job = true, .sets_step = true},
     {.event = Event::kUnlogged, .name = "unlogged", .concerns_job = true},
+    {.event = Event::kEpochEnd, .name = "epoch-end", .concerns_job = true},
+    {.event = Event::kOtherData, .name = "other-data", .concerns_job = true, .sets_step = true},
 }};
 
 constexpr std::string_view to_string(Event event) {

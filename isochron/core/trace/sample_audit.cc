@@ -31,6 +31,10 @@ std::int64_t SampleAudit::finished_epochs() const {
   return std::ranges::count_if(epochs, &EpochAudit::finished);
 }
 
+std::int64_t SampleAudit::epochs_cut_short() const {
+  return std::ranges::count_if(epochs, &EpochAudit::cut_short);
+}
+
 void SampleAudit::complain(std::int64_t line, std::string words) {
   ++finding_count;
   if (findings.size() < kMostPlaces) {
@@ -40,25 +44,29 @@ void SampleAudit::complain(std::int64_t line, std::string words) {
 
 SampleAuditor::SampleAuditor(const RunHeader& header) {
   audit_.header = header;
-  if (!epochs_are_known()) {
-    audit_.complain(1, "the header does not say how many samples an epoch has");
-  }
 }
 
 bool SampleAuditor::asynchronous() const {
   return !audit_.header.sync.empty();
 }
 
-bool SampleAuditor::epochs_are_known() const {
+bool SampleAuditor::size_is_known() const {
   return audit_.header.samples_per_epoch > 0 && is_whole(audit_.header.samples_per_epoch);
+}
+
+std::int64_t SampleAuditor::epoch_size() const {
+  return size_is_known() ? audit_.header.samples_per_epoch : kMostPositions;
 }
 
 void SampleAuditor::add(const EventRecord& record, std::int64_t line) {
   ++audit_.events[counted_name(record.event)];
+  if (is(record, Event::kEpochEnd) && !steps_.empty()) {
+    said_ends_.emplace(steps_.back().epoch, steps_.back().positions.last);
+  }
   if (!sets_step(record)) {
     return;
   }
-  if (record.step > next_step_) {
+  if (record.step > next_step_ && !is(record, Event::kOtherData)) {
     audit_.complain(
         line, record.event + " to " + step_text(record.step) + ", but the log ends before " + step_text(next_step_));
   }
@@ -85,7 +93,7 @@ void SampleAuditor::add(const Record& record, std::span<const WorkerStep> worker
   next_step_ = std::min(record.step, kMostPositions) + 1;
   if (!is_whole(record.epoch) || !is_whole(record.position)) {
     audit_.complain(line, step_text(record.step) + " does not say which samples it used");
-  } else if (epochs_are_known()) {
+  } else {
     keep(record, workers, line);
   }
 }
@@ -93,7 +101,7 @@ void SampleAuditor::add(const Record& record, std::span<const WorkerStep> worker
 // Shares are taken as long as they fit the epoch, so that sums stay within it.
 template <class Record>
 void SampleAuditor::keep(const Record& record, std::span<const WorkerStep> workers, std::int64_t line) {
-  const std::int64_t size = audit_.header.samples_per_epoch;
+  const std::int64_t size = epoch_size();
   if (record.position >= size) {
     audit_.complain(line, step_text(record.step) + " begins beyond the epoch's " + std::to_string(size) + " samples");
     return;
@@ -113,7 +121,8 @@ void SampleAuditor::keep(const Record& record, std::span<const WorkerStep> worke
     step.shares.push_back({.worker = worker.id, .samples = worker.batch});
   }
   const std::int64_t expected = std::min(audit_.header.global_batch, room);
-  if (!asynchronous() && samples != expected) {
+  const bool fits = size_is_known() ? samples == expected : samples <= expected;  // a stream may have fewer
+  if (!asynchronous() && !fits) {
     audit_.complain(
         line,
         step_text(record.step) + ": the batch sizes add up to " + std::to_string(samples) + ", not " +
@@ -124,6 +133,9 @@ void SampleAuditor::keep(const Record& record, std::span<const WorkerStep> worke
 }
 
 SampleAudit SampleAuditor::finish() {
+  if (!size_is_known() && said_ends_.empty()) {
+    audit_.complain(1, "the header does not say how many samples an epoch has");
+  }
   for (const Step& step : steps_) {
     account(step);
   }
@@ -137,7 +149,7 @@ SampleAudit SampleAuditor::finish() {
 }
 
 void SampleAuditor::account(const Step& step) {
-  Ledger& ledger = ledgers_.try_emplace(step.epoch, audit_.header.samples_per_epoch).first->second;
+  Ledger& ledger = ledgers_.try_emplace(step.epoch, epoch_size()).first->second;
   EpochAudit& epoch = epochs_[step.epoch];
   epoch.epoch = step.epoch;
   ends_.try_emplace({step.epoch, step.positions.last}, step.number);
@@ -169,15 +181,21 @@ void SampleAuditor::find_absent_epochs() {
   }
 }
 
-void SampleAuditor::close_epoch(EpochAudit& epoch, const Ledger& ledger, bool is_last) const {
+void SampleAuditor::close_epoch(EpochAudit& epoch, const Ledger& ledger, bool is_last) {
   const std::vector<Interval> used = ledger.intervals();
   const std::int64_t reached = used.empty() ? 0 : used.back().last;
   epoch.used = ledger.used();
   // Workers that are not in step finish in any order, so that the last sample's use does not end the epoch.
-  epoch.finished = !is_last || (asynchronous() ? epoch.used == ledger.size() : reached == ledger.size());
+  const bool said = said_ends_.contains({epoch.epoch, reached});
+  epoch.cut_short = said && size_is_known() && reached < ledger.size();
+  epoch.finished = !is_last || said || (asynchronous() ? epoch.used == ledger.size() : reached == ledger.size());
+  if (epoch.finished && !said && !size_is_known()) {
+    audit_.complain(0, "nothing says where epoch " + std::to_string(epoch.epoch) + " ended");
+    return;
+  }
   for (const Interval& gap : ledger.gaps()) {
-    if (!epoch.finished && (asynchronous() || gap.first == reached)) {
-      continue;  // to come
+    if ((!epoch.finished && (asynchronous() || gap.first == reached)) || (said && gap.first == reached)) {
+      continue;  // to come, or not wanted
     }
     epoch.missing += gap.size();
     if (epoch.gaps.size() < SampleAudit::kMostPlaces) {

@@ -1,13 +1,15 @@
 // Proves from the records of a run that every sample of every finished epoch was used exactly once, or says where not.
 //
 // Feed it the header and then the records in their order; finish() tells the outcome. A step counts unless a later
-// "rollback" or "resume" takes it back; the ledger (core/sample/ledger.h) accounts for those that do. Whatever the
+// "rollback" or "resume" takes it back; the ledger (core/sample/ledger.h) accounts for those that do. An epoch ends with
+// its samples or, in a stream or a loop that wants no more of them, where an "epoch-end" says so. Whatever the
 // numbers, nothing overflows and no memory is taken that the records do not fill themselves. It remembers every step,
 // since any may be taken back: O(workers) memory per step, O(workers log n) time for n intervals. Not thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,7 +41,8 @@ struct MissingUse {
 
 struct EpochAudit {
   std::int64_t epoch = 0;
-  bool finished = false;         // its last sample was used, or a later epoch was begun
+  bool finished = false;         // its last sample was used, its end was said, or a later epoch was begun
+  bool cut_short = false;        // it was ended before its last sample
   std::int64_t used = 0;         // samples, each counted once
   std::int64_t doubled = 0;      // uses beyond the first of a sample
   std::int64_t missing = 0;      // of a finished epoch: samples not used; else those before the last one used
@@ -63,6 +66,7 @@ struct SampleAudit {
   /// Every finished epoch was used exactly once, and what there is of the last one no more than once.
   [[nodiscard]] bool proven() const;
   [[nodiscard]] std::int64_t finished_epochs() const;
+  [[nodiscard]] std::int64_t epochs_cut_short() const;
   /// Adds something that is wrong with the log.
   void complain(std::int64_t line, std::string words);
 };
@@ -93,7 +97,9 @@ class SampleAuditor {
   };
 
   [[nodiscard]] bool asynchronous() const;
-  [[nodiscard]] bool epochs_are_known() const;
+  /// Of positions that an epoch can have: those that the header says, or any number.
+  [[nodiscard]] std::int64_t epoch_size() const;
+  [[nodiscard]] bool size_is_known() const;
   /// For a step or an update.
   template <class Record>
   void add(const Record& record, std::span<const WorkerStep> workers, std::int64_t line);
@@ -101,7 +107,7 @@ class SampleAuditor {
   void keep(const Record& record, std::span<const WorkerStep> workers, std::int64_t line);
   void account(const Step& step);
   void find_absent_epochs();
-  void close_epoch(EpochAudit& epoch, const Ledger& ledger, bool is_last) const;
+  void close_epoch(EpochAudit& epoch, const Ledger& ledger, bool is_last);
 
   SampleAudit audit_;
   std::int64_t next_step_ = 0;
@@ -109,6 +115,8 @@ class SampleAuditor {
   std::map<std::int64_t, Ledger> ledgers_;
   std::map<std::int64_t, EpochAudit> epochs_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> ends_;  // epoch and end of its positions to the step
+  // Epochs and positions where an event said that they end; those that later steps went beyond mean nothing.
+  std::set<std::pair<std::int64_t, std::int64_t>> said_ends_;
 };
 
 }  // namespace isochron

@@ -24,6 +24,7 @@ from isochron.errors import (
 from isochron.torch.job import Job
 from isochron.torch.loader import Loader
 from isochron.torch.options import JobOptions
+from isochron.torch.shards import Shards
 from isochron.torch.records import EventRecord, StepRecord, UpdateRecord, WorkerStep
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "PeerError",
     "PeerLostError",
     "SampleError",
+    "Shards",
     "StepRecord",
     "TimeoutError",
     "UpdateRecord",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from isochron.torch.source import Source
+    from isochron.torch.datasets import Source
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Group:
 
     def begin(self, steps: int, batch: int, source: Source) -> None:
         self.steps = steps
-        positions = min(steps * batch, source.left())
+        positions = source.left(steps * batch)
         self.samples = positions - source.skipped_between(source.position, source.position + positions)
 
     def is_last(self, step_size: int, left: int) -> bool:

@@ -89,6 +89,10 @@ class AsyncJob(Job):
         return self._stage is Stage.COMPUTING
 
     @property
+    def _has_batch(self) -> bool:
+        return self._stage is Stage.COMPUTING
+
+    @property
     def _my_count(self) -> int:
         return self._order.batch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -57,12 +58,22 @@ def tensors_of(batch: Any) -> list[torch.Tensor]:
 
 def pin(batch: Any) -> Any:
     """In memory that a GPU can read by itself."""
+    return with_tensors(batch, torch.Tensor.pin_memory)
+
+
+def move(batch: Any, device: torch.device) -> Any:
+    """On that device; without waiting for the copy where the memory permits it."""
+    return with_tensors(batch, lambda tensor: tensor.to(device, non_blocking=True))
+
+
+def with_tensors(batch: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The batch with other tensors."""
     if isinstance(batch, torch.Tensor):
-        return batch.pin_memory()
+        return change(batch)
     if isinstance(batch, collections.abc.Mapping):
-        return {key: pin(value) for key, value in batch.items()}
+        return {key: with_tensors(value, change) for key, value in batch.items()}
     if _is_named(batch):
-        return type(batch)(*(pin(value) for value in batch))
+        return type(batch)(*(with_tensors(value, change) for value in batch))
     if isinstance(batch, (list, tuple)):
-        return type(batch)(pin(value) for value in batch)
+        return type(batch)(with_tensors(value, change) for value in batch)
     return batch

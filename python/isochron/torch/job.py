@@ -24,15 +24,21 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
 
 from isochron._core import Ledger
 from isochron.errors import Error
 from isochron.torch import cluster, environment, state
+from isochron.torch.datasets import take_over
 from isochron.torch.loader import Loader
 from isochron.torch.options import JobOptions
+from isochron.torch.parallel import is_average
 from isochron.torch.records import StepRecord, UpdateRecord
-from isochron.torch.source import LoaderOptions, is_stream, make_source
+from isochron.torch.loss_weight import LossWeight
+from isochron.torch.source import LoaderOptions, is_stream
 from isochron.torch.steps import Steps
+from isochron.torch.trace import trouble_of_writing
 from isochron.torch.world import World
 
 
@@ -58,8 +64,8 @@ class Job(Steps):
         place = environment.find_place()
         self.device = self._choose_device(place)
         self._made_group = self._join(place)
-        self._resumed = False
         world = World(self.options.timeout, self.options.elastic, self.device)
+        self._check_log(world)
         self.options.check_skipping(world.size, world.elastic)
         super().__init__(self.options, self.device, world)
 
@@ -112,19 +118,36 @@ class Job(Steps):
         environment.join_group(place, backend, timedelta(seconds=self.options.timeout))
         return True
 
+    def _check_log(self, world: World) -> None:
+        path = self.options.log
+        trouble = trouble_of_writing(path) if path is not None and world.rank == 0 else ""
+        if trouble := world.gather_objects(trouble)[0]:
+            raise ValueError(f"log is {str(path)!r}; permitted: a file that the first worker can write ({trouble})")
+
+    def __repr__(self) -> str:
+        where = f"step {self.step}, epoch {self.epoch}, batches {self.batch_sizes}"
+        return f"<Job: worker {self.rank} of {self.size}, {where}, policy {self.options.policy}>"
+
     # What it is asked for.
+
+    def unwrap(self, model: nn.Module) -> nn.Module:
+        """The model itself, whether prepare() has put DDP around it or not."""
+        return model.module if isinstance(model, DistributedDataParallel) else model
 
     def prepare(self, *things: Any) -> Any:
         """Models, optimizers, schedulers and scalers, in any order; returns them in that order.
 
         Models come back wrapped with DDP, unless they are DDP or FSDP already or the job is alone, with rank 0's
-        parameters, their BatchNorm layers exact over the global batch. Everything else comes back as it is. All of it
-        is part of save() and restore().
+        parameters, their BatchNorm layers exact over the global batch. Averages of a model are not wrapped: an
+        AveragedModel, or a copy in eval() whose parameters no optimizer has. Everything else comes back as it is. All of
+        it is part of save() and restore().
         """
         prepared = []
+        optimizers = [*self._optimizers, *(one for one in things if isinstance(one, torch.optim.Optimizer))]
         for thing in things:
             if isinstance(thing, nn.Module):
-                prepared.append(self._models.add(thing))
+                keep = self._models.keep if is_average(thing, optimizers) else self._models.add
+                prepared.append(keep(thing))
                 continue
             if isinstance(thing, torch.optim.Optimizer):
                 self._optimizers.append(thing)
@@ -150,22 +173,39 @@ class Job(Steps):
             yield self.epoch
             self.finish_step()
 
-    def loader(self, dataset: Any, **options: Any) -> Loader:
+    def loader(self, dataset: Any, *, name: str | None = None, **options: Any) -> Loader:
         """What is left of the epoch, this worker's share of a global batch at a time: an iterable with a length.
 
-        `dataset` is map-style, or iterable with the same order on all workers. Options: num_workers, collate_fn,
-        pin_memory, prefetch_steps (2), worker_init_fn, multiprocessing_context. A job trains on one dataset.
+        `dataset` is map-style, or iterable with the same order on all workers, or Shards, or a DataLoader whose dataset,
+        collate_fn, processes, pinning and sampler are taken over. Options: num_workers, collate_fn, pin_memory,
+        to_device, sampler, max_steps, prefetch_steps (2), worker_init_fn, multiprocessing_context. Called again with the
+        same data it is the same loader. Other data has an epoch, a ledger and a log of its own; so has the same data
+        under another `name`.
         """
+        if isinstance(dataset, DataLoader):
+            dataset, taken_over = take_over(dataset)
+            options = {**taken_over, **options}
         self.options.check_dataset(is_stream(dataset))
-        if self._source is None:
-            self._loader_options = LoaderOptions(**options)
-            self._source = make_source(dataset, self._loader_options, self._replica, self.options)
-            self._dataset = dataset
-            self._loop_epoch = self.epoch
-            self._open_trace(go_on=self._resumed)
-        elif dataset is not self._dataset:
-            raise Error("loader() with a second dataset; a job trains on one")
-        return Loader(self)
+        told = LoaderOptions.of(options)
+        data = next((one for one in self._datasets if one.is_of(dataset, name)), None)
+        if data is None:
+            data = self._open_data(dataset, name, told)
+        elif data.dataset is not dataset:
+            self._replace_data(data, dataset, told)
+        if not self._awaits_backward:
+            self._select(data)
+        return Loader(self, data)
+
+    def end_epoch(self) -> None:
+        """The rest of the epoch is not wanted: the next loop begins with the next epoch. Collective; the log says so."""
+        if self._group.begun:
+            raise Error("end_epoch() between the batches of accumulate(); permitted: behind the last of them")
+        if self._awaits_backward and not self._stopwatch.saw_gradients:
+            self._abandon()  # the batch at which the loop was left
+            self._close_step()
+        self.finish_step()
+        if self._source is not None and self._replica.position > 0:
+            self._end_epoch()
 
     def backward(
         self,
@@ -182,13 +222,18 @@ class Job(Steps):
         it does so is dealt with, too. `count` says how many items, such as tokens, the loss is the mean over, if not
         samples: the gradient is that of the mean over all workers' items. With reduction="sum" it is the sum over the
         samples, here and over all workers. A GradScaler may be given, or have scaled the loss already. Further
-        arguments go to Tensor.backward. Returns False if the step did not happen: no gradient is left then.
+        arguments go to Tensor.backward. May be called several times for a batch: gradients add up, as Tensor.backward's
+        do. Returns False if the step did not happen: no gradient is left then.
         """
-        if not self._awaits_backward:
+        if self._given_up:
+            return False  # by an earlier call for the same batch
+        if not self._has_batch:
             raise Error("backward() without a batch of the loader")
         if reduction not in ("mean", "sum"):
             raise ValueError(f"reduction is {reduction!r}; permitted: mean, sum")
         try:
+            if self._computed:
+                self._compute_again(count is not None)
             value = loss() if callable(loss) else loss
             items = self._my_count if count is None else float(count)
             self._compute(value, items, count is not None, reduction, scaler, arguments)
@@ -219,9 +264,22 @@ class Job(Steps):
         if self._group.counts and self._synchronises:
             self._divide_by_counts()
         mean = loss.detach() if reduction == "mean" else loss.detach() / max(self._my_count, 1)
-        self._end_computing(mean, items)
-        if self.device.type == "cpu":
+        self._end_computing(mean if self._loss is None else mean + self._loss, items)
+        if self.device.type == "cpu" and not self._several:
             self._send()  # on a GPU, reading times and loss now would wait for it
+
+    def _compute_again(self, counted: bool) -> None:
+        """A further backward pass for a batch whose report is made, and perhaps on its way: it is made anew. From now on
+        reports wait until the loop goes on to the next batch."""
+        if counted or self._group.counts:
+            raise ValueError("count= in one of several backward() for a batch; permitted: one backward() of their sum")
+        self._several = True
+        exchange, self._exchange, self._reports = self._exchange, None, None
+        self._computed = False
+        if exchange is not None:
+            exchange()
+        if self._replica.phase == "computed":
+            self._replan()
 
     def _loss_weight(self, items: float, reduction: str) -> float:
         """Before an average over K workers: b_k K / B for a mean over b_k samples, K for a sum over them."""
@@ -251,11 +309,27 @@ class Job(Steps):
     @property
     def weight(self) -> float:
         """What backward() multiplies with. Whoever reads it scales the losses of this step himself and calls their
-        backward(): for several losses, or several models."""
+        backward(): for loops that somebody else writes, or that give a loss to another library. A loss that is
+        multiplied with it is logged."""
         if self._share is None:
             raise Error("weight without a batch of the loader")
         self._scales_itself = True
+        return LossWeight(self._loss_weight(self._my_count, "mean"), self._add_loss)
+
+    @property
+    def share_weight(self) -> float:
+        """b_k K / B: what a mean over this worker's samples is multiplied with before it is averaged over workers, for
+        metrics. Unlike `weight` it says nothing about how the loop computes its gradients."""
+        if self._share is None:
+            raise Error("share_weight without a batch of the loader")
         return self._loss_weight(self._my_count, "mean")
+
+    def log_loss(self, loss: torch.Tensor | float) -> None:
+        """What the log, TensorBoard and last_step say of this step's loss: a mean over this worker's samples, in place
+        of what backward() and `weight` have seen."""
+        if self._share is None:
+            raise Error("log_loss() without a batch of the loader")
+        self._said_loss = torch.as_tensor(loss).detach()
 
     @contextlib.contextmanager
     def accumulate(self, steps: int) -> Iterator[bool]:
@@ -273,7 +347,7 @@ class Job(Steps):
             raise ValueError(f"accumulate() got {steps!r}; permitted: a whole number, 1 or more")
         if self._share is None or self._computed or self._source is None:
             raise Error("accumulate() without a batch of the loader")
-        left = self._source.left()
+        left = self._source.left(steps * self.options.global_batch)
         if not self._group.begun:
             self._group.begin(steps, self.options.global_batch, self._source)
             if steps > 1:
@@ -284,10 +358,10 @@ class Job(Steps):
 
     def _remember_beginning(self) -> None:
         """The replica's state is to be had between steps only, so this one is planned anew, as it was."""
-        assert self._share is not None
         self._replica.abandon()
         self._group.beginning = self._replica.state()
-        self._replica.plan(self._share.plan.step_size if is_stream(self._dataset) else 0)
+        assert self._share is not None and self._source is not None
+        self._source.plan_again(self._share.plan)
 
     @property
     def updating(self) -> bool:
@@ -306,6 +380,7 @@ class Job(Steps):
     def evaluation(self, loss: float = math.nan, accuracy: float = math.nan) -> None:
         """Notes a test result in the run log and TensorBoard."""
         self.finish_step()
+        self._ensure_trace()
         self._trace.evaluation(self.step, self._now(), loss, accuracy)
 
     def stop(self) -> None:
@@ -315,26 +390,31 @@ class Job(Steps):
     def state_dict(self) -> dict[str, Any]:
         """The job without its models: controller, sampler, ledger. Equal on all workers; plain texts and numbers."""
         self.finish_step()
-        return state.of_replica(self._replica)
+        return self._save_datasets()
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """On another number of workers as well. Before the loop. Raises ValueError naming what differs."""
+        """On another number of workers as well; before or after prepare() and loader(). Raises ValueError naming what
+        differs."""
+        if self._datasets:
+            self._select(self._datasets[0])  # whose place the state has
         self._replica.restore(state.for_replica(saved, self._replica.state()))
+        self._load_datasets(saved)
         self._group.end()
         self._resumed = True
         self._loop_epoch = self.epoch
+        self._trace.resume(self.step)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Job, models, optimizers and whatever else was prepared, in one file that appears whole. Collective."""
         self._prepared.save(path, self.state_dict())
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """After prepare(), before the loop. Collective; only the first worker needs to see the file."""
+        """After prepare(), before or after loader(). Collective; only the first worker needs to see the file."""
         self.load_state_dict(self._prepared.load(path))
 
     def close(self) -> None:
         """Finishes the step under way and lets go of everything. Collective."""
-        if self._computed:
+        if self._computed or (self._scales_itself and self._stopwatch.saw_gradients):
             self.finish_step()
         self._abandon()
         self._close_step()
@@ -343,9 +423,7 @@ class Job(Steps):
             hook.remove()
         self._stopwatch.close()
         self._memory.close()
-        if self._source is not None:
-            self._source.close()
-        self._trace.close()
+        self._close_datasets()
         if self._signals is not None:
             self._signals.close()
         if self._made_group and dist.is_initialized():
@@ -359,5 +437,5 @@ class Job(Steps):
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is None:
             self.close()
-        elif self._source is not None:
-            self._source.close()
+        else:
+            self._close_sources()

@@ -18,7 +18,8 @@ from isochron.torch.job import Job
 
 
 class IsochronCallback(Callback):
-    """Weights every loss before backward and lets the job see the model."""
+    """Weights every loss before backward and lets the job see the model. What a training step logs with sync_dist=True,
+    which Lightning averages over workers, is weighted, too, so that the average is over samples."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -27,10 +28,25 @@ class IsochronCallback(Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if not self._prepared:
             self.job.prepare(trainer.strategy.model, *trainer.optimizers)
+            self._weigh_logs(trainer, pl_module)
             self._prepared = True
 
+    def _weigh_logs(self, trainer: Any, module: Any) -> None:
+        log = module.log
+
+        def weighted(name: str, value: Any, *more: Any, sync_dist: bool = False, **options: Any) -> None:
+            if sync_dist and trainer.training and isinstance(value, (int, float, torch.Tensor)):
+                value = value * self.job.share_weight
+                options["batch_size"] = 1  # steps count alike in the mean over an epoch
+            log(name, value, *more, sync_dist=sync_dist, **options)
+
+        module.log = weighted
+
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: torch.Tensor) -> None:
-        loss.mul_(self.job.weight)
+        weight = self.job.weight
+        if pl_module.automatic_optimization:  # which has divided the loss already
+            self.job.log_loss(loss * trainer.accumulate_grad_batches)
+        loss.mul_(weight)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         self.job.finish_step()

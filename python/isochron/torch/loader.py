@@ -6,31 +6,60 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isochron._core import Ledger
+    from isochron.torch.datasets import Data
     from isochron.torch.job import Job
 
 
 class Loader:
     """What is left of the epoch, this worker's share of a global batch at a time; iterating again gives the next epoch.
 
-    Leaving the loop early is no loss: the next one goes on where it was.
+    Leaving the loop early is no loss: the next one goes on where it was, unless job.end_epoch() says otherwise. While
+    the batch of another loader waits for its backward pass, this one gives batches beside it, in the same steps.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, data: Data) -> None:
         self._job = job
+        self._data = data
 
     def __iter__(self) -> Iterator[Any]:
-        self._job.finish_step()
-        self._job._loop_epoch = self._job.epoch
-        while (batch := self._job._begin_step()) is not None:
+        job = self._job
+        if job._is_beside(self._data):
+            while True:
+                yield job._take_beside(self._data)
+        job.finish_step()
+        job._begin_loop(self._data)
+        while not job._has_enough() and (batch := job._begin_step()) is not None:
             yield batch[0]
 
     def __len__(self) -> int:
         """Steps of an epoch, the same on all workers."""
-        return self._job.steps_per_epoch
+        steps, most = self._data.source.steps_per_epoch, self._data.options.max_steps
+        return steps if most is None else min(steps, most)
+
+    def __repr__(self) -> str:
+        where = f"step {self._job.step}, epoch {self.epoch}"
+        return f"<Loader of {type(self.dataset).__name__} in a job of {self._job.size} workers: {where}>"
 
     @property
     def dataset(self) -> Any:
-        return self._job._dataset
+        return self._data.dataset
+
+    @property
+    def epoch(self) -> int:
+        """Of this loader's dataset."""
+        return self._job._epoch_of(self._data)
+
+    @property
+    def ledger(self) -> Ledger:
+        """Which positions of this dataset's epoch were used."""
+        return self._job._ledger_of(self._data)
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """As job.epochs(), of this loader's dataset."""
+        while not self._job.stopping and self.epoch < count:
+            yield self.epoch
+            self._job.finish_step()
 
     def state_dict(self) -> dict[str, Any]:
         return self._job.state_dict()

@@ -16,7 +16,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
 
+from isochron.errors import Error
 from isochron.torch.batch_norm import Statistics, has_batch_norm, make_exact
 from isochron.torch.options import JobOptions
 from isochron.torch.stopwatch import Stopwatch
@@ -30,14 +32,26 @@ if _SYNC_BUFFERS not in inspect.signature(DistributedDataParallel.__init__).para
 class ElasticDataParallel(DistributedDataParallel):
     """DDP that can be put on another group when workers are lost."""
 
-    def __init__(self, module: nn.Module, *, process_group: dist.ProcessGroup | None, **arguments: Any) -> None:
+    def __init__(
+        self, module: nn.Module, world: World, *, process_group: dist.ProcessGroup | None, **arguments: Any
+    ) -> None:
         super().__init__(module, process_group=process_group, **arguments)
+        self._isochron_world = world
+        self._isochron_called = False
         self._isochron_arguments = arguments  # not the group: its connections close when nobody holds it any more
         self._isochron_hooks: list[tuple[Any, Any]] = []
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
         super().register_comm_hook(state, hook)
         self._isochron_hooks.append((state, hook))
+
+    def _pre_forward(self, *inputs: Any, **arguments: Any) -> Any:
+        self._isochron_called = True
+        return super()._pre_forward(*inputs, **arguments)
+
+    def _sync_buffers(self) -> None:
+        with _counted(self._isochron_world):
+            super()._sync_buffers()
 
     def _isochron_begin_step(self) -> None:
         """DDP orders its buckets anew once, in a forward pass, and waits for the others there: rather do it here, where
@@ -52,8 +66,9 @@ class ElasticDataParallel(DistributedDataParallel):
 
     def _isochron_take_up(self, group: dist.ProcessGroup | None) -> None:
         arguments, hooks, training = self._isochron_arguments, self._isochron_hooks, self.training
+        world = self._isochron_world
         # What is there is equal everywhere: init_sync would cost a broadcast of the model.
-        self.__init__(self.module, process_group=group, **{**arguments, "init_sync": False})  # type: ignore[misc]
+        self.__init__(self.module, world, process_group=group, **{**arguments, "init_sync": False})  # type: ignore[misc]
         self._isochron_arguments = arguments
         for state, hook in hooks:
             self.register_comm_hook(state, hook)
@@ -148,6 +163,14 @@ def _fsdp() -> Any:
     return sys.modules.get("torch.distributed.fsdp")  # a model can be FSDP's only if that was imported
 
 
+def is_average(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> bool:
+    """Of the weights of another model, by what people do with such a copy."""
+    if isinstance(model, AveragedModel):
+        return True
+    trained = {id(one) for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]}
+    return bool(optimizers) and not model.training and not any(id(one) in trained for one in model.parameters())
+
+
 class Models:
     """The models of a job."""
 
@@ -172,6 +195,12 @@ class Models:
         self._copies += [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
         return model
 
+    def keep(self, model: nn.Module) -> nn.Module:
+        """One that is not trained: it is moved and saved with the others."""
+        model.to(torch.device(self._options.device or "cpu"))
+        self.models.append(model)
+        return model
+
     def _wrap(self, model: nn.Module) -> nn.Module:
         device = torch.device(self._options.device or "cpu")
         model.to(device)
@@ -185,7 +214,7 @@ class Models:
             "device_ids": [device] if device.type == "cuda" else None,
             **self._options.ddp,
         }
-        return ElasticDataParallel(model, process_group=self._world.gradients, **arguments)
+        return ElasticDataParallel(model, self._world, process_group=self._world.gradients, **arguments)
 
     def _time_fsdp(self, model: nn.Module) -> None:
         modules = [module for module in model.modules() if _is_fsdp2(module)]
@@ -229,6 +258,17 @@ class Models:
                 elif hasattr(model, "no_sync"):
                     stack.enter_context(model.no_sync())  # type: ignore[operator]
             yield
+
+    def check_use(self, with_gradients: set[int]) -> None:
+        """Raises Error if parameters (by id) have gradients though the wrapper that would average them was not called."""
+        for model in self.models:
+            if isinstance(model, ElasticDataParallel) and not model._isochron_called:
+                if any(id(parameter) in with_gradients for parameter in model.parameters()):
+                    raise Error(
+                        "gradients are not averaged, since the model that prepare() returned was not called; write "
+                        "model = job.prepare(model). If another library is to wrap the model, start the script with "
+                        "torchrun, so that it knows of the other workers"
+                    )
 
     # A step that fails did not happen.
 

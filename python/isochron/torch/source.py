@@ -7,17 +7,15 @@ much is dropped, and the batch is assembled when the step begins: its size is al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset, default_collate
+from torch.utils.data import DistributedSampler, IterableDataset
 
-from isochron._core import MOST_POSITIONS, Replica, StepPlan
+from isochron._core import Replica, StepPlan, mix_key
 from isochron.errors import Error, SampleError
-from isochron.options import SharedOptions
-from isochron.torch.pool import Fetcher, SamplePool
+from isochron.torch.pool import Fetcher, Generators, SamplePool, seed_everything
 
 Interval = tuple[int, int]
 
@@ -32,6 +30,21 @@ class Share:
     stand_in: bool  # this worker has no samples; its batch counts for nothing
 
 
+# What people are used to say to torch's DataLoader.
+HABITS = {
+    "shuffle": "samples always come in a random order, by the job's seed=; leave it out",
+    "batch_size": "the job deals global_batch= samples of every step among its workers; leave it out",
+    "drop_last": "say last_batch='drop' to the Job",
+    "persistent_workers": "loader processes always live as long as the job; leave it out",
+    "prefetch_factor": "say prefetch_steps=, in steps",
+    "batch_sampler": "the job deals; say sampler= for an order or a choice of one's own",
+    "generator": "say seed= to the Job",
+    "timeout": "say timeout= to the Job",
+    "device": "say to_device=True for batches on the job's device",
+    "pin_memory_device": "say pin_memory=True",
+}
+
+
 @dataclass(frozen=True)
 class LoaderOptions:
     num_workers: int = 0
@@ -39,9 +52,29 @@ class LoaderOptions:
     pin_memory: bool = False
     prefetch_steps: int = 2
     worker_init_fn: Callable[[int], None] | None = None
-    multiprocessing_context: str | None = None
+    multiprocessing_context: Any = None
+    sampler: Iterable[int] | None = None  # what an epoch uses, in its order; None: every sample, in the seed's order
+    to_device: bool = False  # batches come on the job's device
+    max_steps: int | None = None  # an epoch is over after so many
+
+    @staticmethod
+    def of(given: dict[str, Any]) -> LoaderOptions:
+        """Raises ValueError that says what to do instead of what torch's DataLoader would have been told."""
+        known = {one.name for one in fields(LoaderOptions)}
+        for name, value in given.items():
+            if name not in known:
+                advice = HABITS.get(name, f"permitted: {', '.join(sorted(known))}")
+                raise ValueError(f"loader() got {name}={value!r}; {advice}")
+        options = LoaderOptions(**given)
+        options.validate()
+        return options
 
     def validate(self) -> None:
+        if self.max_steps is not None and (isinstance(self.max_steps, bool) or not isinstance(self.max_steps, int)
+                                           or self.max_steps < 1):  # fmt: skip
+            raise ValueError(f"max_steps is {self.max_steps!r}; permitted: a whole number, 1 or more, or None")
+        if isinstance(self.sampler, DistributedSampler):
+            raise ValueError("sampler is a DistributedSampler; permitted: one for a single process, the job deals")
         for name in ("num_workers", "prefetch_steps"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -60,10 +93,13 @@ class MapSource:
     """Samples of a dataset with __getitem__ and __len__, in the order of the replica's permutation."""
 
     def __init__(self, dataset: Any, options: LoaderOptions, replica: Replica, seed: int) -> None:
-        if len(dataset) == 0:
+        size = size_of(dataset, options)
+        if size == 0:
             raise ValueError("the dataset's size is 0; permitted: 1 or more")
-        replica.open(len(dataset))
+        replica.open(size)
         self._replica = replica
+        self._seed = seed
+        self._orders: dict[int, list[int]] = {}  # a sampler's, by epoch
         self._lookup = replica.sampler  # may be an epoch ahead
         self.samples_per_epoch = self._lookup.samples_per_epoch
         self.steps_per_epoch = self._lookup.steps_per_epoch
@@ -79,9 +115,9 @@ class MapSource:
     def position(self) -> int:
         return self._replica.position
 
-    def left(self) -> int:
-        """Samples of this epoch that no step has used."""
-        return self.samples_per_epoch - self.position
+    def left(self, most: int) -> int:
+        """Samples of this epoch that no finished step has used, as far as `most`."""
+        return min(self.samples_per_epoch - self.position, most)
 
     def take(self) -> Share | None:
         """The step that is due."""
@@ -95,6 +131,9 @@ class MapSource:
             for ahead in range(1, self._options.prefetch_steps + 1):
                 self._prefetch(plan.epoch, plan.position + ahead * sum(split), split, rank)
         return Share(plan, counts, batch, stand_in)
+
+    def plan_again(self, plan: StepPlan) -> None:
+        self._replica.plan()
 
     def skip(self, epoch: int, position: int) -> None:
         """For the rest of that epoch: the sample there is one that the dataset cannot give."""
@@ -120,6 +159,12 @@ class MapSource:
         if piece.content is None:
             self._pool.drop(piece.ticket)
 
+    def take_beside(self, parts: list[tuple[int, int, int]]) -> Any:
+        """One batch of positions (epoch, first, last), for a loader beside another one."""
+        batch = self._fetcher.assemble([part for where in parts for part in self._parts(*where)])
+        self._drop_before(*parts[-1][::2])
+        return batch
+
     def take_positions(self, first: int, last: int) -> Any:
         """Samples of the present epoch, in a job that is not in step: nobody knows who gets which samples next, so none
         are prepared, but the processes share in those that are asked for."""
@@ -131,6 +176,9 @@ class MapSource:
         self._pool.close()
 
     def _batch(self, epoch: int, first: int, last: int) -> Any:
+        return self._fetcher.assemble(self._parts(epoch, first, last))
+
+    def _parts(self, epoch: int, first: int, last: int) -> list[tuple[Any, int, int]]:
         self._request(epoch, first, last)
         parts = []
         for piece in self._of(epoch):
@@ -139,7 +187,7 @@ class MapSource:
                 if piece.content is None:
                     piece.content = self._collect(epoch, piece)
                 parts.append((piece.content, low - piece.first, high - piece.first))
-        return self._fetcher.assemble(parts)
+        return parts
 
     def _collect(self, epoch: int, piece: _Piece) -> Any:
         try:
@@ -152,9 +200,28 @@ class MapSource:
             raise
 
     def _lookup_samples(self, epoch: int, first: int, last: int) -> list[int]:
+        if self._options.sampler is not None:
+            return self._order_of(epoch)[first:last]
         if self._lookup.epoch != epoch:
             self._lookup.seek(epoch, 0)
         return self._lookup.samples(first, last)
+
+    def _order_of(self, epoch: int) -> list[int]:
+        """What the sampler draws, seeded by the epoch, so that all workers and a resumed job have the same."""
+        if epoch not in self._orders:
+            sampler: Any = self._options.sampler
+            before, seed = Generators(), mix_key([self._seed, epoch])
+            seed_everything(seed)
+            if getattr(sampler, "generator", None) is not None:
+                sampler.generator.manual_seed(seed)
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(epoch)
+            self._orders = {number: order for number, order in self._orders.items() if number + 1 >= epoch}
+            self._orders[epoch] = [int(index) for index in sampler]
+            before.restore()
+            if len(self._orders[epoch]) < self.samples_per_epoch:
+                raise Error(f"the sampler gave {len(self._orders[epoch])} samples in epoch {epoch}, fewer than its len()")
+        return self._orders[epoch]
 
     def _of(self, epoch: int) -> list[_Piece]:
         return self._pieces.setdefault(epoch, [])
@@ -209,92 +276,10 @@ class MapSource:
         self._skipped = {number: positions for number, positions in self._skipped.items() if number >= epoch}
 
 
-class StreamSource:
-    """Samples of an iterable dataset, which come in one order, the same on all workers: each reads all of them and
-    keeps its share. So every sample is used once, without a word between the workers; that reading costs each of them
-    the whole stream is the price."""
-
-    samples_per_epoch = 0  # unknown
-
-    def __init__(self, dataset: Any, options: LoaderOptions, replica: Replica, global_batch: int, drop: bool) -> None:
-        replica.open_stream()
-        self._replica = replica
-        self._dataset = dataset
-        self._options = options
-        self._global_batch = global_batch
-        self._drop = drop  # what does not fill a step at the end
-        self._collate = options.collate_fn or default_collate
-        self._stream: Iterator[Any] | None = None
-        self._taken: list[Any] = []  # for the step under way, which may have to be dealt again
-        self._place = (-1, -1)  # their epoch, and the position of the first
-
-    @property
-    def steps_per_epoch(self) -> int:
-        try:
-            count = len(self._dataset)
-        except TypeError:
-            raise TypeError("the stream has no length, so nobody knows the number of its steps") from None
-        return count // self._global_batch + int(not self._drop and count % self._global_batch > 0)
-
-    @property
-    def position(self) -> int:
-        return self._replica.position
-
-    def left(self) -> int:
-        return MOST_POSITIONS
-
-    def take(self) -> Share | None:
-        """None: the epoch is over."""
-        self._read()
-        size = len(self._taken)
-        if size == 0 or (size < self._global_batch and self._drop):
-            self._replica.end_epoch()
-            return None
-        plan = self._replica.plan(size)
-        mine = [self._taken[index - plan.position] for index in range(*plan.mine)]
-        batch = self._collate(mine or self._taken[:2])
-        return Share(plan, plan.batches, batch, stand_in=not mine)
-
-    def _read(self) -> None:
-        """The samples at the replica's place, which may have gone on, back or elsewhere since the last step."""
-        place = self._replica.epoch, self._replica.position
-        if self._stream is not None and place == self._place:
-            return
-        epoch, position = self._place
-        if self._stream is None or place != (epoch, position + len(self._taken)):
-            self._stream = self._open()
-        self._taken = list(islice(self._stream, self._global_batch))
-        self._place = place
-
-    def skipped_between(self, first: int, last: int) -> int:
-        return 0
-
-    def close(self) -> None:
-        self._stream = None
-
-    def _open(self) -> Iterator[Any]:
-        if hasattr(self._dataset, "set_epoch"):
-            self._dataset.set_epoch(self._replica.epoch)
-        loader = DataLoader(
-            self._dataset,
-            batch_size=None,
-            num_workers=self._options.num_workers,
-            worker_init_fn=self._options.worker_init_fn,
-            multiprocessing_context=self._options.multiprocessing_context if self._options.num_workers else None,
-        )
-        return islice(iter(loader), self.position, None)
-
-
-Source = MapSource | StreamSource
+def size_of(dataset: Any, options: LoaderOptions) -> int:
+    """Samples of an epoch, before the last batch drops some."""
+    return len(dataset if options.sampler is None else options.sampler)  # type: ignore[arg-type]
 
 
 def is_stream(dataset: Any) -> bool:
     return isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
-
-
-def make_source(dataset: Any, options: LoaderOptions, replica: Replica, job: SharedOptions) -> Source:
-    """Opens the replica, too."""
-    options.validate()
-    if is_stream(dataset):
-        return StreamSource(dataset, options, replica, job.global_batch, job.last_batch == "drop")
-    return MapSource(dataset, options, replica, job.seed)

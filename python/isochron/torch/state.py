@@ -57,6 +57,11 @@ def changed(state: bytes, parts: Mapping[str, str], fields: Mapping[str, int | f
     return "".join(f"{line}\n" for line in lines).encode()
 
 
+def value_of(state: bytes, name: str) -> str:
+    """Of a field with one number, as the text has it."""
+    return next(line.split(" ", 2)[2] for line in state.decode().splitlines() if line.split(" ", 2)[1] == name)
+
+
 def part(state: bytes, prefix: str) -> str:
     """The fields whose names begin with the prefix, as a state of their own."""
     lines = [line for line in state.decode().splitlines() if line[2:].startswith(prefix)]

@@ -28,16 +28,18 @@ from isochron.torch.rate import LearningRate
 from isochron.torch.records import EventRecord, StepRecord, UpdateRecord
 from isochron.torch.recovery import Recovery
 from isochron.torch.signals import StopSignal
-from isochron.torch.source import LoaderOptions, Share, Source
-from isochron.torch.stopwatch import Memory, Span, Stopwatch
+from isochron.torch.job_datasets import Datasets
+from isochron.torch.source import LoaderOptions, Share
+from isochron.torch.stopwatch import Memory, Stopwatch
 from isochron.torch.trace import Trace
 from isochron.torch.world import World, is_peer_failure
 
 
-class Steps:
+class Steps(Datasets):
     """One worker's steps."""
 
     def __init__(self, options: JobOptions, device: torch.device, world: World) -> None:
+        super().__init__()
         self.options = options
         self.device = device
         self._world = world
@@ -54,14 +56,12 @@ class Steps:
         self._trace = Trace(options)
         self._step_file = cluster.StepFile.find() if self.is_first else None
         self._signals = StopSignal() if options.handle_signals else None
-        self._source: Source | None = None
-        self._dataset: Any = None
-        self._loader_options = LoaderOptions()
-        self._loop_epoch = 0
         self._group = Group()
         self._record: StepRecord | None = None
         self._update: UpdateRecord | None = None
         self._stop_wanted = False
+        self._several = False  # backward passes to a batch
+        self._given_up = False  # the step whose batch was handed out last
         self._recovery = Recovery(world, self._replica, self._prepared, self._now, self._undo, self._note, self._adopt)
         self._forget_step()
         world.barrier()
@@ -80,9 +80,9 @@ class Steps:
         self._own: OwnGradients | None = None
         self._items = 0.0
         self._loss: torch.Tensor | None = None
+        self._said_loss: torch.Tensor | None = None  # by log_loss()
         self._finished = 0.0
-        self._waited: list[Span] = []  # in exchanges inside forward and backward
-        self._waits = 0  # so many of those
+        self._waits = 0  # exchanges inside forward and backward
 
     # Where it is.
 
@@ -142,7 +142,8 @@ class Steps:
     def _open_trace(self, go_on: bool) -> None:
         assert self._source is not None
         size = self._source.samples_per_epoch
-        self._trace.open(self.is_first, size, self.step, self._replica.workers, go_on)
+        others = len(self._datasets) + len(self._saved_data) > 1
+        self._trace.open(self.is_first, size, self.step, self._replica.workers, go_on, others)
 
     def _rethrow_failure(self) -> None:
         if self._world.failure is not None:
@@ -184,12 +185,17 @@ class Steps:
             try:
                 share = self._source.take()
             except Exception as error:
+                if is_peer_failure(error):
+                    self.give_up_step(error)
+                    continue
                 self._abandon()
                 self._give_up_sample(error)
                 continue
             if share is None:
+                self._end_epoch()
                 break
             self._share = share
+            self._given_up = False
             self._own = OwnGradients(self._models.parameters()) if share.plan.diagnose else None
             self._statistics.counts = not share.stand_in
             if self._step_file is not None:
@@ -208,19 +214,25 @@ class Steps:
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
-    def _hand_out(self, batch: Any) -> Any:
-        if self._loader_options.pin_memory and torch.cuda.is_available():
+    def _hand_out(self, batch: Any, options: LoaderOptions | None = None) -> Any:
+        options = options or self._loader_options
+        if options.pin_memory and torch.cuda.is_available():
             batch = collate.pin(batch)
+        if options.to_device:
+            batch = collate.move(batch, self.device)
         if self.options.dynamic and "torch._dynamo" in sys.modules:
             for tensor in collate.tensors_of(batch):
                 if tensor.dim() > 0 and tensor.shape[0] > 1:
                     torch._dynamo.maybe_mark_dynamic(tensor, 0)
         return batch
 
+    def _add_loss(self, loss: torch.Tensor) -> None:
+        self._loss = loss if self._loss is None else self._loss + loss
+
     def _stop_clock(self) -> None:
         """Backward is over, as far as is known."""
         self._stopwatch.stop()
-        self._waited, self._waits = self._world.take_waits()
+        self._waits = self._world.waits.count
 
     def _end_computing(self, loss: torch.Tensor | None, items: float) -> None:
         self._loss, self._items = loss, items
@@ -234,10 +246,10 @@ class Steps:
     def _measure(self) -> None:
         if self._replica.phase != "computing":
             return
-        later, _ = self._world.take_waits()  # if the loop called backward once more
-        seconds, waited, reductions = self._stopwatch.measure(self._waited + later)
+        seconds, waited, reductions = self._stopwatch.measure(self._world.take_waits())
         counts = self._my_count > 0
-        loss = float(self._loss) if self._loss is not None and counts else 0.0
+        said = self._said_loss if self._said_loss is not None else self._loss
+        loss = float(said) if said is not None and counts else 0.0
         self._group.finite = self._group.finite and math.isfinite(loss)
         report = self._replica.report(
             start=self._stopwatch.started - self._began,
@@ -271,9 +283,9 @@ class Steps:
             return
         if not self._computed:
             if not self._scales_itself:
-                raise Error("the loader went on to the next step before backward()")
-            self._stop_clock()
-            self._end_computing(None, 0.0)
+                raise Error(self._words_for_no_backward())
+            self._end_scaled()
+        self._models.check_use(self._stopwatch.newly_seen())
         self._rate.restore()
         try:
             reports = self._gather_reports()
@@ -286,6 +298,9 @@ class Steps:
             self._models.undo()
         finish = self._replica.leave_out if self._left_out else self._replica.complete
         outcome = finish(reports, self._finished, self._now())
+        for one in self._datasets:
+            if one.beside is not None:
+                one.beside.finish()
         self._recovery.attempts = 0
         if self._synchronises:
             self._group.end()
@@ -299,7 +314,24 @@ class Steps:
             names = ", ".join(f"{workers[rank].name} (rank {rank})" for rank in outcome.non_finite)
             raise NumbersError(f"step {outcome.record.step}: the loss is not finite on {names}")
 
+    def _end_scaled(self) -> None:
+        """Of losses that the loop has scaled by itself."""
+        self._stop_clock()
+        known = self._loss is not None or self._said_loss is not None
+        self._end_computing(self._loss, self._my_count if known else 0.0)
+
+    def _words_for_no_backward(self) -> str:
+        if self._stopwatch.saw_gradients:
+            return (
+                "gradients were computed without the job; call job.backward(loss) in place of loss.backward(), or "
+                "(loss * job.weight).backward()"
+            )
+        return "the loader went on to the next batch before job.backward(loss)"
+
     def _close_step(self) -> None:
+        for one in self._datasets:
+            if one.beside is not None:
+                one.beside.taken = ()
         if self._own is not None:
             self._own.close()
         self._forget_step()
@@ -318,7 +350,7 @@ class Steps:
         if getattr(optimizer, "found_inf", None) is not None:
             return  # a GradScaler judges within the step
         # All at once, before the first of several takes its step, unless losses come one by one or a scaler judges.
-        apart = self._scales_itself or self._has_scaler
+        apart = self._scales_itself or self._has_scaler or self._several
         gradients = [one for each in ([optimizer] if apart else self._optimizers) for one in gradients_of(each)]
         finite = not self._left_out and all_finite(gradients)
         if self._models.sharded:
@@ -341,8 +373,7 @@ class Steps:
 
     def _refuse_gradient(self) -> None:
         if not self._computed:
-            self._stop_clock()
-            self._end_computing(None, 0.0)
+            self._end_scaled()
         try:
             reports = self._gather_reports()
         except Exception as error:
@@ -368,6 +399,7 @@ class Steps:
         self._rate.restore()
         self._models.undo()
         self._close_step()
+        self._given_up = True
         if self._group.beginning and self._group.begun:
             words = "to the first of the batches that were being accumulated"
             self._tell(self._replica.roll_back(self._group.beginning, words, self._now()))
@@ -385,6 +417,7 @@ class Steps:
         self._rate.restore()
         bad = self._recovery.recover(error, taken)
         self._close_step()
+        self._given_up = True
         self._group.end()
         if bad and self.options.on_bad_sample == "stop":
             raise bad[0]
@@ -410,7 +443,7 @@ class Steps:
             self._tell([EventRecord(self.step, self._now(), "skipped", self._replica.workers[0].id, words)])
 
     def _adopt(self, events: list[_core.EventRecord]) -> None:
-        if self._source is not None:
+        if self._trace_begun:
             self._open_trace(go_on=True)  # the first worker may be another one now
         self._tell(events)
 
@@ -424,6 +457,16 @@ class Steps:
 
     def _now(self) -> float:
         return time.perf_counter() - self._began
+
+    def _replan(self) -> None:
+        """The step under way, as it was."""
+        assert self._share is not None and self._source is not None
+        self._replica.abandon()
+        self._source.plan_again(self._share.plan)
+
+    @property
+    def _has_batch(self) -> bool:
+        return self._share is not None
 
     @property
     def _awaits_backward(self) -> bool:

@@ -31,7 +31,7 @@ class Waits:
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
         self._spans: list[Span] = []
-        self._count = 0
+        self.count = 0  # of exchanges since take()
 
     def now(self) -> Any:
         """On a GPU the moment at which its stream gets here."""
@@ -59,12 +59,12 @@ class Waits:
             yield
         finally:
             self.add(begin, self.now())
-            self._count += 1
+            self.count += 1
 
-    def take(self) -> tuple[list[Span], int]:
-        """Those since the last call, and how many exchanges they were."""
-        taken = self._spans, self._count
-        self._spans, self._count = [], 0
+    def take(self) -> list[Span]:
+        """Those since the last call."""
+        taken = self._spans
+        self._spans, self.count = [], 0
         return taken
 
 
@@ -119,12 +119,22 @@ class Stopwatch:
         the last one. Waits for the GPU if there is one."""
         whole = self._since_start(self._own)
         earlier = [span for span in self._passes if span[0] is not self._own]
-        spans = [tuple(min(self._since_start(moment), whole) for moment in span) for span in (*waits, *earlier)]
-        waited = sum(end - begin for begin, end in spans)
+        waited = until = 0.0
+        for begin, end in sorted(tuple(map(self._since_start, span)) for span in (*waits, *earlier)):
+            waited += max(min(end, whole) - max(begin, until), 0.0)  # an exchange may be part of a reduction
+            until = max(until, end)
         return max(whole - waited, 0.0), waited, len(earlier)
 
     def _since_start(self, moment: Any) -> float:
         return self._waits.between(self._start, moment)
+
+    @property
+    def saw_gradients(self) -> bool:
+        return self._own is not None
+
+    def newly_seen(self) -> set[int]:
+        """The parameters (by id) that had a gradient in the step under way, in a step that finds out which do."""
+        return {id(parameter) for one in self._order or () for parameter in one}
 
     @property
     def started(self) -> float:
@@ -192,4 +202,6 @@ class Memory:
         return int(os.pread(self._file, 256, 0).split()[1]) / self._pages
 
     def close(self) -> None:
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1

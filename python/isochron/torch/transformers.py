@@ -7,25 +7,58 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from torch.utils.data import RandomSampler
 from transformers import Trainer, TrainerCallback
 
 from isochron.torch.job import Job
 from isochron.torch.loader import Loader
 
+STATE = "isochron.json"  # in a checkpoint's folder
+
 
 class IsochronTrainer(Trainer):
-    """A Trainer whose batches and weights are the job's. Gradient accumulation stays the Trainer's."""
+    """A Trainer whose batches and weights are the job's. Gradient accumulation stays the Trainer's; its checkpoints hold
+    the job's place, so that a run that is resumed goes on with the samples that were not used."""
 
     def __init__(self, *arguments: Any, job: Job, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.job = job
         self.model_accepts_loss_kwargs = False  # losses are means over this worker's samples
-        self.add_callback(_Prepare(self))
+        self.args.ignore_data_skip = True  # the job knows which samples are left
+        self.add_callback(_Together(self))
 
     def get_train_dataloader(self) -> Loader:  # type: ignore[override]
-        return self.job.loader(self.train_dataset, collate_fn=self.data_collator)
+        sampler: Any = self._get_train_sampler()
+        if hasattr(sampler, "batch_size"):
+            sampler.batch_size = self.job.options.global_batch  # samples of like length, in batches of this size
+        return self.job.loader(
+            self.train_dataset,
+            collate_fn=self.data_collator,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory,
+            sampler=None if isinstance(sampler, RandomSampler) else sampler,
+        )
+
+    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
+        """The batches of an accumulation, of which each is dealt when the one before it is computed."""
+        return _Batches(epoch_iterator, num_batches), None
+
+    def train(self, resume_from_checkpoint: Any = None, *arguments: Any, **options: Any) -> Any:
+        if resume_from_checkpoint:
+            folder = resume_from_checkpoint
+            if folder is True:
+                from transformers.trainer_utils import get_last_checkpoint
+
+                folder = get_last_checkpoint(self.args.output_dir)
+            if folder is not None and (Path(folder) / STATE).exists():
+                self.job.load_state_dict(json.loads((Path(folder) / STATE).read_text()))
+        return super().train(resume_from_checkpoint, *arguments, **options)
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, *more: Any, **options: Any) -> Any:
         result: Any = super().compute_loss(model, inputs, return_outputs, *more, **options)
@@ -37,7 +70,20 @@ class IsochronTrainer(Trainer):
         return result * self.job.weight
 
 
-class _Prepare(TrainerCallback):
+class _Batches:
+    def __init__(self, batches: Iterator[Any], count: int) -> None:
+        self._batches, self._count = batches, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Any]:
+        return islice(self._batches, self._count)
+
+
+class _Together(TrainerCallback):
+    """Trainer and job."""
+
     def __init__(self, trainer: IsochronTrainer) -> None:
         self._trainer = trainer
         self._prepared = False
@@ -46,6 +92,12 @@ class _Prepare(TrainerCallback):
         if not self._prepared:
             self._trainer.job.prepare(self._trainer.model_wrapped)
             self._prepared = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        saved = self._trainer.job.state_dict()
+        if self._trainer.job.is_first:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            (folder / STATE).write_text(json.dumps(saved))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         self._trainer.job.finish_step()

@@ -312,8 +312,8 @@ class World:
 
         return wait
 
-    def take_waits(self) -> tuple[list[Span], int]:
-        """Blocking exchanges since the last call, and how many those were."""
+    def take_waits(self) -> list[Span]:
+        """In blocking exchanges since the last call."""
         return self.waits.take()
 
     def _run(self, what: str, exchange: Callable[[], Any]) -> None:

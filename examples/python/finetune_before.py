@@ -1,0 +1,51 @@
+"""Pre-training on one dataset and fine-tuning of the last layer on another, with checkpoints to go on from."""
+
+import argparse
+import os
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader
+
+from data import Bars
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--samples", type=int, default=6400)
+parser.add_argument("--checkpoint", default="")
+args = parser.parse_args()
+
+
+class Shifted(Bars):
+    """The same pictures with other labels."""
+
+    def __getitem__(self, index):
+        picture, label = super().__getitem__(index)
+        return picture, (label + 3) % 10
+
+
+def train(stage, model, optimizer, loader, epochs):
+    for epoch in epochs:
+        for x, y in loader:
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        print(f"{stage} epoch {epoch} loss {loss.item():.4f}")
+
+
+torch.manual_seed(1)
+body, head = nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU()), nn.Linear(64, 10)
+model = nn.Sequential(body, head)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+pretraining = DataLoader(Bars(args.samples), batch_size=64, shuffle=True)
+finetuning = DataLoader(Shifted(args.samples // 2, seed=7), batch_size=64, shuffle=True)
+if os.path.exists(args.checkpoint):
+    state = torch.load(args.checkpoint)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+train("pretraining", model, optimizer, pretraining, range(2))
+optimizer.param_groups[0]["lr"] = 0.02
+train("finetuning", model, optimizer, finetuning, range(2))
+if args.checkpoint:
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, args.checkpoint)

@@ -1,0 +1,40 @@
+"""The factor that makes unequal shares exact, which sees the losses that it is multiplied with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+class LossWeight(float):
+    """A float. torch hands products of it and a tensor to __torch_function__: the tensor of a single number is a loss."""
+
+    _see: Callable[[torch.Tensor], None]
+
+    def __new__(cls, value: float, see: Callable[[torch.Tensor], None]) -> LossWeight:
+        weight = super().__new__(cls, value)
+        weight._see = see
+        return weight
+
+    def __reduce__(self) -> Any:
+        return float, (float(self),)
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None
+    ) -> Any:
+        if function in _PRODUCTS:
+            weight = next(one for one in arguments if isinstance(one, LossWeight))
+            losses = [one for one in arguments if isinstance(one, torch.Tensor) and one.numel() == 1]
+            for loss in losses:
+                weight._see(loss.detach().clone())
+        plain = [float(one) if isinstance(one, LossWeight) else one for one in arguments]
+        return function(*plain, **(keywords or {}))
+
+
+_PRODUCTS = {
+    torch.mul, torch.multiply, torch.Tensor.mul, torch.Tensor.mul_, torch.Tensor.multiply, torch.Tensor.__mul__,
+    torch.Tensor.__rmul__, torch.Tensor.__imul__,
+}  # fmt: skip

@@ -1,0 +1,131 @@
+"""This worker's samples of an iterable dataset."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+
+from isochron._core import Replica, StepPlan
+from isochron.torch.source import LoaderOptions, Share
+
+
+class DealtStream(IterableDataset):
+    """A stream of which every loader process gives chunks, each another one: process i of n gives the chunks i, i + n,
+    i + 2 n and so on, and their DataLoader takes one from each in turn, so that the order stays."""
+
+    def __init__(self, stream: Any, chunk: int = 16) -> None:
+        self._stream = stream
+        self._chunk = chunk
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        process = get_worker_info()
+        number, count = (0, 1) if process is None else (process.id, process.num_workers)
+        # A stream that asks would deal by itself; all processes must read the same.
+        torch.utils.data._utils.worker._worker_info = None
+        samples = iter(self._stream)
+        for turn in itertools.count():
+            chunk = list(islice(samples, self._chunk))
+            if not chunk:
+                return
+            if turn % count == number:
+                yield chunk
+
+
+def _as_it_is(sample: Any) -> Any:
+    return sample
+
+
+def read_stream(stream: Any, options: LoaderOptions, processes: int) -> Iterator[Any]:
+    """Its samples in their order, read ahead by so many processes."""
+    if processes == 0:
+        return iter(stream)
+    chunks = DataLoader(
+        DealtStream(stream), batch_size=None, collate_fn=_as_it_is, num_workers=processes,
+        worker_init_fn=options.worker_init_fn, multiprocessing_context=options.multiprocessing_context,
+    )  # fmt: skip
+    return itertools.chain.from_iterable(chunks)
+
+
+class StreamSource:
+    """Samples of an iterable dataset, which come in one order, the same on all workers: each reads all of them and
+    keeps its share. So every sample is used once, without a word between the workers; that reading costs each of them
+    the whole stream is the price (shards.py has streams of which each reads a part)."""
+
+    samples_per_epoch = 0  # unknown
+
+    def __init__(self, dataset: Any, options: LoaderOptions, replica: Replica, global_batch: int, drop: bool) -> None:
+        replica.open_stream()
+        self._replica = replica
+        self._dataset = dataset
+        self._options = options
+        self._global_batch = global_batch
+        self._drop = drop  # what does not fill a step at the end
+        self._collate = options.collate_fn or default_collate
+        self._stream: Iterator[Any] | None = None
+        self._taken: list[Any] = []  # for the step under way, which may have to be dealt again
+        self._ahead: deque[Any] = deque()  # read already, for later steps
+        self._place = (-1, -1)  # their epoch, and the position of the first
+
+    @property
+    def steps_per_epoch(self) -> int:
+        try:
+            count = len(self._dataset)
+        except TypeError:
+            raise TypeError("the stream has no length, so nobody knows the number of its steps") from None
+        return count // self._global_batch + int(not self._drop and count % self._global_batch > 0)
+
+    @property
+    def position(self) -> int:
+        return self._replica.position
+
+    def left(self, most: int) -> int:
+        """Samples of this epoch that no finished step has used, as far as `most`; reads them."""
+        self._read()
+        assert self._stream is not None
+        self._ahead.extend(islice(self._stream, max(most - len(self._taken) - len(self._ahead), 0)))
+        left = len(self._taken) + len(self._ahead)
+        return left - left % self._global_batch if self._drop and left < most else left
+
+    def take(self) -> Share | None:
+        """None: the epoch is over."""
+        self._read()
+        size = len(self._taken)
+        if size == 0 or (size < self._global_batch and self._drop):
+            return None
+        plan = self._replica.plan(size)
+        mine = [self._taken[index - plan.position] for index in range(*plan.mine)]
+        batch = self._collate(mine or self._taken[:2])
+        return Share(plan, plan.batches, batch, stand_in=not mine)
+
+    def _read(self) -> None:
+        """The samples at the replica's place, which may have gone on, back or elsewhere since the last step."""
+        place = self._replica.epoch, self._replica.position
+        if self._stream is not None and place == self._place:
+            return
+        epoch, position = self._place
+        if self._stream is None or place != (epoch, position + len(self._taken)):
+            self._stream = self._open()
+            self._ahead.clear()
+        self._ahead.extend(islice(self._stream, max(self._global_batch - len(self._ahead), 0)))
+        self._taken = [self._ahead.popleft() for _ in range(min(self._global_batch, len(self._ahead)))]
+        self._place = place
+
+    def plan_again(self, plan: StepPlan) -> None:
+        self._replica.plan(plan.step_size)
+
+    def skipped_between(self, first: int, last: int) -> int:
+        return 0
+
+    def close(self) -> None:
+        self._stream = None
+
+    def _open(self) -> Iterator[Any]:
+        if hasattr(self._dataset, "set_epoch"):
+            self._dataset.set_epoch(self._replica.epoch)
+        return islice(read_stream(self._dataset, self._options, self._options.num_workers), self.position, None)

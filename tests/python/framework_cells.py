@@ -1,0 +1,240 @@
+"""Cells of the matrix of loops with Lightning, Accelerate and Transformers."""
+
+import pathlib
+import tempfile
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from loop_cells import BATCH, SIZE, Points, cell, error, sgd, small_model
+from torch_feature_cases import torchrun_variables
+
+QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
+         "enable_model_summary": False, "use_distributed_sampler": False}  # fmt: skip
+
+
+def lightning_run(run, module, dataset=None, batch=BATCH, log=None, **options):
+    import lightning
+
+    from isochron.torch.lightning import IsochronCallback
+
+    job = run.job(global_batch=batch)
+    trainer = lightning.Trainer(
+        max_epochs=options.pop("max_epochs", 1), devices=max(job.size, 1),
+        strategy="ddp" if job.size > 1 else "auto", callbacks=[IsochronCallback(job)], **QUIET, **options,
+    )  # fmt: skip
+    trainer.fit(module, job.loader(Points() if dataset is None else dataset))
+    run.modules.append(module.net)
+    return trainer
+
+
+def lightning_module(run, step=None, optimizers=1, manual=False):
+    import lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = small_model()
+            self.other = small_model() if optimizers == 2 else None
+            self.automatic_optimization = not manual
+
+        def training_step(self, batch, index):
+            number, x, y = batch
+            run.compute(number)
+            if step is not None:
+                return step(self, x, y)
+            return error(self.net, x, y)
+
+        def configure_optimizers(self):
+            if optimizers == 2:
+                return [sgd(self.net), sgd(self.other)]
+            return sgd(self.net)
+
+    return Module()
+
+
+@cell("lightning", "one backward", "automatic")
+def lightning_plain(run):
+    lightning_run(run, lightning_module(run))
+
+
+@cell("lightning", "accumulate", "accumulate_grad_batches")
+def lightning_accumulated(run):
+    lightning_run(run, lightning_module(run), batch=BATCH // 2, accumulate_grad_batches=2)
+
+
+@cell("lightning", "one backward", "clipping")
+def lightning_clipped(run):
+    lightning_run(run, lightning_module(run), gradient_clip_val=0.1)
+
+
+@cell("lightning", "one backward", "log with sync_dist")
+def lightning_logged(run):
+    def step(module, x, y):
+        loss = error(module.net, x, y)
+        module.log("loss", loss.detach(), on_step=False, on_epoch=True, sync_dist=True)
+        return loss
+
+    trainer = lightning_run(run, lightning_module(run, step))
+    run.losses.append(float(trainer.callback_metrics["loss"]))
+
+
+@cell("lightning", "two losses", "manual optimization")
+def lightning_manual(run):
+    def step(module, x, y):
+        optimizer = module.optimizers()
+        module.manual_backward(error(module.net, x, y))
+        run.sleep(len(x) / 2)
+        module.manual_backward(module.net(x).square().mean() * 0.1)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    lightning_run(run, lightning_module(run, step, manual=True))
+
+
+@cell("lightning", "GAN", "two optimizers")
+def lightning_gan(run):
+    def step(module, x, y):
+        of_net, of_other = module.optimizers()
+        module.manual_backward(error(module.net, x, y) + 0.0 * module.other(x).sum())
+        of_net.step()
+        of_net.zero_grad()
+        of_other.zero_grad()
+        module.manual_backward(functional.mse_loss(module.other(x), module.net(x).detach()) + 0.0 * module.net(x).sum())
+        of_other.step()
+        of_other.zero_grad()
+        of_net.zero_grad()
+
+    module = lightning_module(run, step, optimizers=2, manual=True)
+    lightning_run(run, module)
+    run.modules.append(module.other)
+
+
+def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, checkpoint=False):
+    from accelerate import Accelerator
+
+    job = run.job(global_batch=batch)
+    with torchrun_variables():
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
+    model = run.model()
+    model, optimizer = accelerator.prepare(model, sgd(model))
+    job.prepare(model)
+    for number, x, y in job.loader(Points()):
+        run.compute(number)
+        with accelerator.accumulate(model):
+            accelerator.backward(error(model, x, y) * job.weight)
+            if twice:
+                run.sleep(len(number) / 2)
+                accelerator.backward(model(x).square().mean() * 0.1 * job.weight)
+            optimizer.step()
+            optimizer.zero_grad()
+        if gather:
+            assert len(accelerator.gather_for_metrics(number[:1])) == job.size
+        if checkpoint and job.step == 3:
+            accelerator.save_state(f"{run.folder}/state")
+            accelerator.load_state(f"{run.folder}/state")
+
+
+@cell("accelerate", "one backward", "job.weight")
+def accelerate_plain(run):
+    accelerate_run(run)
+
+
+@cell("accelerate", "two losses", "job.weight")
+def accelerate_twice(run):
+    accelerate_run(run, twice=True)
+
+
+@cell("accelerate", "accumulate", "gradient_accumulation_steps")
+def accelerate_accumulated(run):
+    accelerate_run(run, accumulate=2, batch=BATCH // 2)
+
+
+@cell("accelerate", "one backward", "gather_for_metrics")
+def accelerate_gathered(run):
+    accelerate_run(run, gather=True)
+
+
+@cell("accelerate", "one backward", "its own checkpoints")
+def accelerate_saved(run):
+    accelerate_run(run, checkpoint=True)
+
+
+class Entries(Points):
+    def __getitem__(self, index):
+        number, x, y = super().__getitem__(index)
+        return {"number": number, "x": x, "labels": y, "input_ids": [0] * (index % 7 + 1)}
+
+
+def as_entries(samples):
+    return {name: torch.stack([torch.as_tensor(sample[name]) for sample in samples])
+            for name in ("number", "x", "labels")}  # fmt: skip
+
+
+class Regressor(nn.Module):
+    def __init__(self, run):
+        super().__init__()
+        self.net, self.isochron_run = small_model(), run
+
+    def forward(self, number, x, labels):
+        if self.training:
+            self.isochron_run.compute(number)
+        value = self.net(x)
+        return {"loss": functional.mse_loss(value, labels), "logits": value}
+
+
+def trainer_run(run, job=None, model=None, resume=None, evaluate=False, batch=BATCH, folder=None, **options):
+    from transformers import TrainingArguments
+
+    from isochron.torch.transformers import IsochronTrainer
+
+    job = run.job(global_batch=batch) if job is None else job
+    model = Regressor(run) if model is None else model
+    folder = folder or tempfile.mkdtemp(dir=run.folder)
+    options = {"num_train_epochs": 1, "save_strategy": "no", "lr_scheduler_type": "constant", "learning_rate": 0.01,
+               "optim": "sgd", **options}  # fmt: skip
+    with torchrun_variables():
+        arguments = TrainingArguments(folder, use_cpu=True, report_to=[], disable_tqdm=True,
+                                      remove_unused_columns=False, logging_strategy="no", **options)  # fmt: skip
+        trainer = IsochronTrainer(model, arguments, train_dataset=Entries(), data_collator=as_entries, job=job,
+                                  eval_dataset=Entries(40) if evaluate else None)  # fmt: skip
+        trainer.train(resume_from_checkpoint=resume)
+    run.modules = [model.net]
+    return job
+
+
+@cell("transformers", "one backward", "Trainer")
+def trainer_plain(run):
+    trainer_run(run)
+
+
+@cell("transformers", "accumulate", "gradient_accumulation_steps")
+def trainer_accumulated(run):
+    trainer_run(run, batch=BATCH // 2, gradient_accumulation_steps=2)
+
+
+@cell("transformers", "early exit", "max_steps")
+def trainer_stopped(run):
+    job = trainer_run(run, max_steps=11)
+    assert job.step == 11
+
+
+@cell("transformers", "one backward", "group_by_length")
+def trainer_grouped(run):
+    trainer_run(run, train_sampling_strategy="group_by_length")
+
+
+@cell("transformers", "one backward", "evaluation in between")
+def trainer_evaluated(run):
+    trainer_run(run, evaluate=True, eval_strategy="steps", eval_steps=4)
+
+
+@cell("transformers", "resume", "resume_from_checkpoint")
+def trainer_resumed(run):
+    shared = str(pathlib.Path(run.folder) / "trainer")
+    trainer_run(run, max_steps=6, save_strategy="steps", save_steps=6, folder=shared)
+    run.jobs[-1].close()
+    model = Regressor(run)
+    job = trainer_run(run, model=model, max_steps=SIZE // BATCH, resume=f"{shared}/checkpoint-6", folder=shared)
+    assert job.step == SIZE // BATCH and job.ledger.complete

@@ -1,0 +1,158 @@
+"""Loops as people are used to write them: they work, or are told what to do; and `isochron ledger` proves their logs."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+CASES = "torch_habit_cases:"
+
+
+@pytest.fixture
+def ledger():
+    program = os.environ.get("ISOCHRON_PROGRAM")
+    if not program:
+        pytest.skip("ISOCHRON_PROGRAM is not set")
+
+    def prove(path):
+        done = subprocess.run([program, "ledger", path], capture_output=True, text=True)
+        return done.returncode, done.stdout.splitlines()[-1]
+
+    return prove
+
+
+def together(results):
+    return sorted(number for one in results for number in one["seen"])
+
+
+@pytest.mark.parametrize("kind", ["map", "stream"])
+@pytest.mark.parametrize("loader_first", [True, False], ids=["loader-first", "restore-first"])
+def test_a_restored_job_goes_on_with_its_log(pair, tmp_path, ledger, loader_first, kind):
+    results = pair.run(CASES + "half_and_rest", folder=str(tmp_path), loader_first=loader_first, kind=kind)
+    assert together(results) == list(range(487)) and all(one["complete"] for one in results)
+    assert ledger(tmp_path / "run.jsonl") == (
+        0, "Proven: every sample of the finished epoch was used exactly once.")  # fmt: skip
+    records = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records if record["type"] == "step"] == list(range(13))
+
+
+def test_a_log_is_never_overwritten(alone, tmp_path, ledger):
+    alone.run(CASES + "run_again", folder=str(tmp_path))
+    for name in ("run.jsonl", "run.1.jsonl"):
+        assert ledger(tmp_path / name)[0] == 0
+        assert sum('"type":"step"' in line for line in (tmp_path / name).read_text().splitlines()) == 12
+
+
+@pytest.mark.parametrize("ranks", ["alone", "pair"])
+def test_a_log_that_cannot_be_written_is_refused_at_once(ranks, request, tmp_path):
+    path = str(tmp_path / "none" / "run.jsonl")
+    for words in request.getfixturevalue(ranks).run(CASES + "unwritable", path=path):
+        assert words == (
+            f"ValueError: log is '{path}'; permitted: a file that the first worker can write "
+            "(No such file or directory)"
+        )
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_stream_gives_each_sample_once_and_its_end_is_proven(pair, tmp_path, ledger, num_workers):
+    results = pair.run(CASES + "stream", folder=str(tmp_path), num_workers=num_workers)
+    for epoch in range(2):
+        assert sorted(number for one in results for number in one["seen"][epoch]) == list(range(103))
+    assert all(one["complete"] and one["epoch"] == 2 for one in results)
+    assert ledger(tmp_path / "run.jsonl") == (
+        0, "Proven: every sample of the 2 finished epochs was used exactly once.")  # fmt: skip
+
+
+def test_a_stream_in_parts_goes_on_with_another_number_of_workers(pair, alone, tmp_path, ledger):
+    before = pair.run(CASES + "shards_half_and_rest", folder=str(tmp_path), size=2)
+    after = alone.run(CASES + "shards_rest", folder=str(tmp_path))
+    assert together([*before, *after]) == list(range(487)) and after[0]["complete"]
+    assert ledger(tmp_path / "run.jsonl")[0] == 0
+
+
+def test_hugging_face_streams_are_dealt_by_shard(pair):
+    results = pair.run(CASES + "streaming_dataset")
+    assert together(results) == list(range(487))
+    assert results[0]["words"] == [
+        "ValueError: the dataset was split by node; permitted: the whole one, which the job deals",
+        "ValueError: Shards.of() got a list; permitted: a dataset with num_shards, shard()",
+        "ValueError: Shards has 0 parts; permitted: 1 or more",
+    ]
+
+
+def test_a_loop_that_is_left_early_ends_its_epoch_on_request(pair, tmp_path, ledger):
+    for result in pair.run(CASES + "early", folder=str(tmp_path)):
+        assert result == {"epochs": [0, 1, 2], "where": (12, 2)}
+    assert ledger(tmp_path / "run.jsonl") == (
+        0, "Proven so far: no sample was used more than once, and no epoch is finished; epoch 0 was ended early, 160 of "
+           "480 samples used; epoch 1 was ended early, 160 of 480 samples used; epoch 2 is unfinished, 160 of 480 "
+           "samples used.")  # fmt: skip
+
+
+def test_every_dataset_has_a_ledger_and_a_log_of_its_own(pair, tmp_path, ledger):
+    for result in pair.run(CASES + "two_datasets", folder=str(tmp_path)):
+        assert result["places"] == result["again"] == (1, 120, 0, 80)
+        assert result["whole"]
+    assert ledger(tmp_path / "run.jsonl") == (
+        0, "Proven: every sample of the 2 finished epochs was used exactly once.")  # fmt: skip
+    assert ledger(tmp_path / "run-2.jsonl") == (
+        0, "Proven: every sample of the finished epoch was used exactly once.")  # fmt: skip
+
+
+def test_what_a_dataloader_would_be_told_is_answered(alone):
+    (words,) = alone.run(CASES + "keywords")
+    begins = {
+        "shuffle": "loader() got shuffle=True; samples always come in a random order, by the job's seed=",
+        "batch_size": "loader() got batch_size=8; the job deals global_batch= samples",
+        "drop_last": "loader() got drop_last=True; say last_batch='drop' to the Job",
+        "persistent_workers": "loader() got persistent_workers=True; loader processes always live",
+        "device": "loader() got device='cpu'; say to_device=True",
+        "sample": "loader() got sample=1; permitted: collate_fn, max_steps",
+        "max_steps": "max_steps is 0; permitted: a whole number, 1 or more",
+        "num_workers": "num_workers is -1; permitted: a whole number, 0 or more",
+        "sampler": "sampler is a DistributedSampler; permitted: one for a single process",
+        "DataLoader": "the DataLoader's batch_sampler is a Batches; permitted: none",
+    }
+    assert words.keys() == begins.keys()
+    for name, begin in begins.items():
+        assert words[name].startswith(f"ValueError: {begin}"), words[name]
+
+
+def test_a_habitual_backward_is_answered(alone):
+    (words,) = alone.run(CASES + "habits")
+    assert words["no batch"] == "Error: backward() without a batch of the loader"
+    assert words["loss.backward"].startswith("Error: gradients were computed without the job; call job.backward(loss)")
+    assert words["nothing"] == "Error: the loader went on to the next batch before job.backward(loss)"
+    assert words["count"].startswith("ValueError: count= in one of several backward() for a batch")
+
+
+def test_a_model_that_is_not_the_wrapped_one_is_found_out(pair):
+    for words in pair.run(CASES + "unused_wrapper"):
+        assert words.startswith("Error: gradients are not averaged, since the model that prepare() returned")
+
+
+@pytest.mark.parametrize("ranks", ["alone", "pair"])
+def test_an_average_of_the_weights_is_saved_and_not_wrapped(ranks, request, tmp_path):
+    for result in request.getfixturevalue(ranks).run(CASES + "averages", folder=str(tmp_path)):
+        wrapped = "Sequential" if ranks == "alone" else "ElasticDataParallel"
+        assert result == {"kinds": (wrapped, "Sequential", "Sequential"), "value": 0.25}
+
+
+def test_losses_that_a_loop_scales_are_in_the_log(pair, tmp_path):
+    true, _ = pair.run(CASES + "losses", folder=str(tmp_path))
+    records = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    logged = [record["loss"] for record in records if record["type"] == "step"]
+    assert logged == [pytest.approx(true[0], rel=1e-12), 7.0, pytest.approx(true[2], rel=1e-12)]
+
+
+def test_jobs_loaders_decisions_and_records_say_what_they_are(alone):
+    (words,) = alone.run(CASES + "texts")
+    assert words[0] == "<Job: worker 0 of 1, step 2, epoch 0, batches [40], policy isochron>"
+    assert words[1] == "<Loader of Points in a job of 1 workers: step 2, epoch 0>"
+    assert words[2].startswith("<Decision for step 2: batches [40], ")
+    assert words[3].startswith("StepRecord(step=1, epoch=0, position=40, ")
+
+
+def test_batches_are_moved_on_request(alone):
+    assert alone.run(CASES + "named_batch") == [("cpu", 40)]

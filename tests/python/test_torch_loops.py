@@ -1,0 +1,60 @@
+"""The matrix of loops: every cell of loop_cells.py on two processes, one slow, against one process."""
+
+import importlib.util
+import pathlib
+
+import pytest
+import torch
+
+import loop_cells
+
+PACKAGES = {"lightning": "lightning", "accelerate": "accelerate", "transformers": "transformers"}
+
+
+DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "loops.md"
+
+
+def test_the_document_lists_these_cells():
+    """If not: .venv/bin/python scripts/loops.py"""
+    assert len(loop_cells.CELLS) >= 40
+    assert DOCUMENT.read_text() == loop_cells.with_table(DOCUMENT.read_text())
+
+
+@pytest.mark.parametrize("name", loop_cells.CELLS)
+def test_loop(name, pair, alone, tmp_path):
+    cell = loop_cells.CELLS[name]
+    package = PACKAGES.get(cell.framework)
+    if package and importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    (tmp_path / "alone").mkdir()
+    (single,) = alone.run("loop_cells:run_cell", name=name, slow=False, folder=str(tmp_path / "alone"))
+    both = pair.run("loop_cells:run_cell", name=name, slow=True, folder=str(tmp_path))
+    check_parity(cell, single, both)
+    check_samples(cell, single, both)
+    check_split(both[0]["splits"])
+
+
+def check_parity(cell, single, both):
+    """The parameters and the logged losses that one process has after the same steps."""
+    assert both[0]["weights"] == both[1]["weights"]
+    assert all(loss == loss for loss in both[0]["losses"])
+    if cell.parity != "1e-10":
+        return
+    assert both[0]["losses"] == pytest.approx(single["losses"], rel=1e-9)
+    far = (torch.tensor(both[0]["weights"]) - torch.tensor(single["weights"])).abs().max().item()
+    assert len(both[0]["splits"]) == len(single["splits"])
+    assert far < 1e-10, far
+
+
+def check_samples(cell, single, both):
+    """Each that one process uses is used once, by one of the two."""
+    seen = sorted(tuple(use) for one in both for use in one["seen"])
+    assert seen == sorted(tuple(use) for use in single["seen"])
+    if cell.once == "yes":
+        assert len(set(seen)) == len(seen)
+
+
+def check_split(splits):
+    """By 0.5 and 2 ms a sample the fast worker gets four fifths; other work may move some, but not to equal shares."""
+    fast, slow = splits[min(10, len(splits) - 1)]
+    assert fast > 1.5 * slow, splits
