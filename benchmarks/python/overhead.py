@@ -14,8 +14,10 @@ import pathlib
 import statistics
 
 import torch
-import torch.distributed as dist
-from loops import ours, pictures, stock, timed
+from loops import ours, stock, timed
+from tasks import TASKS
+
+import isochron.torch as isochron
 
 
 def compare(times):
@@ -37,14 +39,15 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    dataset = pictures(options.batch * 50)
-    loops = {"ddp": stock(dataset, options.batch), "isochron": ours(dataset, options.batch, options.policy)}
+    job = isochron.Job(global_batch=options.batch, device="cpu")  # makes the group
+    task = TASKS["cnn"]()
+    kind = {"task": task, "dataset": task.dataset(options.batch * 50), "batch": options.batch}
+    loops = {"ddp": stock(job, **kind), "isochron": ours(policy=options.policy, **kind)}
     times = {name: [] for name in loops}
     cpu_times = {name: [] for name in loops}
     for turn in range(options.turns + 1):
         for name in sorted(loops, reverse=turn % 2 == 1):
-            seconds, cpu = timed(loops[name], options.steps)
+            seconds, cpu = timed(job, loops[name], options.steps)
             if turn > 0:
                 times[name].append(seconds)
                 cpu_times[name].append(cpu)
@@ -53,10 +56,10 @@ def main():
         "cpu": compare(cpu_times),
         "turns": options.turns,
         "steps_per_turn": options.steps,
-        "workers": dist.get_world_size(),
+        "workers": job.size,
         "policy": options.policy,
     }
-    if dist.get_rank() == 0:
+    if job.rank == 0:
         print(json.dumps(result, indent=1))
         if options.json:
             options.json.write_text(json.dumps(result) + "\n")

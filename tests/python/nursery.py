@@ -19,10 +19,10 @@ import torch.distributed as dist
 TIMEOUT = timedelta(seconds=600)
 
 
-def join(tests, rank, size, port):
+def join(tests, rank, size, port, backend):
     store = dist.TCPStore("127.0.0.1", port, size, is_master=port == 0, timeout=TIMEOUT, wait_for_workers=False)
     tests.send(store.port)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
 
 
 def serve_rank(address, number):
@@ -30,9 +30,9 @@ def serve_rank(address, number):
 
     tests = Client(address)
     tests.send((number, os.getpid()))
-    rank, size, port = tests.recv()
+    rank, size, port, backend = tests.recv()
     if size > 0:
-        join(tests, rank, size, port)
+        join(tests, rank, size, port, backend)
     while True:
         name, arguments = tests.recv()
         module, _, name = name.rpartition(":")

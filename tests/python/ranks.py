@@ -47,14 +47,14 @@ class Nursery:
 
 class Ranks:
     """A process group of `size` processes; 0: a process without a group. The first one keeps the store, unless there is
-    one at `port`."""
+    one at `port`. `backends` may differ from rank to rank."""
 
-    def __init__(self, nursery, size, port=0):
+    def __init__(self, nursery, size, port=0, backends=None):
         born = [nursery.fork() for _ in range(max(size, 1))]
         self.connections = [connection for connection, _ in born]
         self.processes = [process for _, process in born]
         for rank, connection in enumerate(self.connections):
-            connection.send((rank, size, port))
+            connection.send((rank, size, port, backends[rank] if backends else "gloo"))
             port = connection.recv() if size > 0 else 0
 
     def run(self, case, **arguments):

@@ -1,26 +1,90 @@
-"""Jobs with workers on a GPU; skipped where there is none."""
+"""Jobs with workers on a GPU; skipped where there is none. Those over NCCL need a GPU for each of two workers, or NCCL
+2.30 with NCCL_MULTI_RANK_GPU_ENABLE=1, by which workers share one."""
+
+import os
+import statistics
 
 import pytest
 import torch
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+from isochron.torch.world import choose_backend
+from ranks import Ranks
+
+NCCL = "cpu:gloo,cuda:nccl"
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+shares = os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1" and torch.cuda.is_available()
+over_nccl = pytest.mark.skipif(not shares and torch.cuda.device_count() < 2, reason="no two GPUs for NCCL")
 
 
-def test_workers_on_a_gpu_and_on_cpus_train_like_one_process(trio):
-    for rank, result in enumerate(trio.run("mixed")):
+@pytest.fixture
+def make_ranks(nursery):
+    made = []
+
+    def make(*backends):
+        made.append(Ranks(nursery, len(backends), backends=backends))
+        return made[-1]
+
+    yield make
+    for ranks in made:
+        ranks.close()
+
+
+def test_gradients_go_over_nccl_where_every_worker_has_a_gpu_to_itself_or_may_share_it():
+    assert choose_backend([("a", False), ("b", False)]) == "nccl"
+    assert choose_backend([("a", False), ("a", False)]) == "gloo"
+    assert choose_backend([("a", True), ("a", True)]) == "nccl"
+    assert choose_backend([("a", True), ("a", False)]) == "gloo"
+    assert choose_backend([("a", False), None]) == "gloo"
+    assert choose_backend([None, None]) == "gloo"
+
+
+@on_gpu
+def test_workers_on_a_gpu_and_on_cpus_train_like_one_process(make_ranks):
+    for rank, result in enumerate(make_ranks(NCCL, "gloo", "gloo").run("mixed")):
         assert result["far"] < 1e-9
         assert result["complete"]
         assert result["sizes"] == [4 * (1 + rank)] * 20
+        assert result["gradients"] == result["reports"] == "gloo"
 
 
-def test_memory_that_runs_out_on_a_gpu_costs_one_worker_its_ceiling_and_nobody_a_sample(nursery):
-    from ranks import Ranks
+@over_nccl
+def test_workers_on_gpus_train_like_one_process_over_nccl(make_ranks):
+    for rank, result in enumerate(make_ranks(NCCL, NCCL).run("mixed", gpus=2)):
+        assert result["far"] < 1e-9
+        assert result["complete"]
+        assert result["sizes"] == [8 * (1 + rank)] * 20
+        assert (result["gradients"], result["statistics"], result["reports"]) == ("nccl", "cuda", "gloo")
 
-    ranks = Ranks(nursery, 2)
-    try:
-        results = ranks.run("starve")
-    finally:
-        ranks.close()
+
+@over_nccl
+@pytest.mark.parametrize("kind", ["plain", "batch_norm", "two_passes", "fsdp2"])
+def test_a_worker_that_computes_three_times_as_long_is_seen_so(make_ranks, kind):
+    """Whatever it and the other one wait for: the ratio of the cycles is 3, and either waits for the other in every
+    reduction. Launches and copies, which are the same for both, make it a little smaller."""
+    for times in make_ranks(NCCL, NCCL).run("paced", kind=kind):
+        fast = statistics.median(seconds[0] for seconds, _ in times)
+        slow = statistics.median(seconds[1] for seconds, _ in times)
+        assert 2.7 < slow / fast < 3.1, times
+
+
+@over_nccl
+@pytest.mark.parametrize("how", ["KILL", "STOP", "memory"])
+def test_over_nccl_the_others_go_on_without_a_worker_that_fails(make_ranks, record_property, how):
+    trio = make_ranks(NCCL, NCCL, NCCL)
+    trio.start("survive", how=how, victim=1, when=4, timeout=5.0, device="cuda")
+    results = [trio.result(rank) for rank in range(3) if rank != 1 or how == "memory"]
+    for result in results:
+        assert result["far"] < 1e-9  # where one process ends that nothing happened to
+        assert result["complete"]
+        assert result["members"] == len(results)
+        kind = {"KILL": "death", "STOP": "evicted", "memory": "out-of-memory"}[how]
+        assert set(result["events"]) == {(kind, 1)}
+        record_property("longest_seconds_between_batches", result["longest"])
+
+
+@pytest.mark.parametrize("backend", [pytest.param("gloo", marks=on_gpu), pytest.param(NCCL, marks=over_nccl)])
+def test_memory_that_runs_out_on_a_gpu_costs_one_worker_its_ceiling_and_nobody_a_sample(make_ranks, backend):
+    results = make_ranks(backend, backend).run("starve")
     for result in results:
         assert result["complete"]
         assert [step for step, _ in result["computed"]] == list(range(6))

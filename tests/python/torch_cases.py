@@ -91,6 +91,9 @@ class Threads:
     def kept_failure(self):
         return contextlib.nullcontext()
 
+    def where_exchanged(self, values):
+        return values
+
     def gather(self, values):
         self.said[self.mine.rank] = values.clone()
         self.barrier.wait()

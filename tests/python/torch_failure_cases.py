@@ -1,8 +1,10 @@
 """What the ranks of the tests of failures do; torch_cases.py hands these on."""
 
 import contextlib
+import itertools
 import os
 import signal
+import time
 
 import torch
 import torch.distributed as dist
@@ -25,17 +27,20 @@ def train_alone(*arguments, **options):
     return torch_cases.train_alone(*arguments, **options)
 
 
-def survive(how, victim, when, steps=12, timeout=300.0, accumulate=1, holds=3):
-    """Trains while something happens to one rank; where the others end against one process, and what they saw."""
+def survive(how, victim, when, steps=12, timeout=300.0, accumulate=1, holds=3, device="cpu"):
+    """Trains while something happens to one rank; where the others end against one process, what they saw, and how many
+    seconds went by between two batches at most."""
     events = []
     job = isochron.Job(global_batch=24, timeout=timeout, policy="static", weight=float(max(3 - dist.get_rank(), 1)),
-                       on_event=events.append, reseed=False)  # fmt: skip
-    model = models.make("cnn")
+                       on_event=events.append, reseed=False, device=device)  # fmt: skip
+    model = models.make("cnn").to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     model, optimizer = job.prepare(model, optimizer)
     me = dist.get_rank()
-    seen = []
+    seen, moments = [], []
     for x, y in job.loader(models.Images(size=24 * steps)):
+        x, y = x.to(device), y.to(device)
+        moments.append(time.monotonic())
         limit = holds if how == "memory" and me == victim and job.step >= when else 10**9
 
         def loss(x=x, y=y, limit=limit):
@@ -58,12 +63,13 @@ def survive(how, victim, when, steps=12, timeout=300.0, accumulate=1, holds=3):
     members = job.size
     with contextlib.suppress(Exception):
         job.close()
-    mine = flat(model)
+    mine = flat(model).cpu()
     alone = train_alone(
         "cnn", steps, 24, torch.float64, accumulate=accumulate, dataset=models.Images(size=24 * steps)
     )
+    longest = max(later - moment for moment, later in itertools.pairwise(moments))
     return {"far": (mine - alone).abs().max().item(), "complete": complete, "members": members, "seen": seen,
-            "events": [(event.event, event.worker) for event in events]}  # fmt: skip
+            "longest": longest, "events": [(event.event, event.worker) for event in events]}  # fmt: skip
 
 
 def late(timeout=12.0):

@@ -2,16 +2,22 @@
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 import isochron.torch as isochron
 import torch_models as models
 
 
-def mixed(steps=20):
-    """Rank 0 computes on a GPU, the others on CPUs; how far that ends from one process on a CPU."""
+def gpu_of_rank():
+    """One each if there are enough; else they share it, which NCCL 2.30 permits if NCCL_MULTI_RANK_GPU_ENABLE is 1."""
+    return torch.device("cuda", dist.get_rank() % torch.cuda.device_count())
+
+
+def mixed(steps=20, gpus=1):
+    """The first ranks compute on GPUs, the others on CPUs; how far that ends from one process on a CPU."""
     import torch_cases
 
-    device = torch.device("cuda:0" if dist.get_rank() == 0 else "cpu")
+    device = gpu_of_rank() if dist.get_rank() < gpus else torch.device("cpu")
     job = isochron.Job(global_batch=24, policy="static", weight=1.0 + dist.get_rank(), device=device, reseed=False)
     model = models.make("cnn").to(device)
     model, optimizer = job.prepare(model, torch_cases.optimizer_of(model))
@@ -25,7 +31,71 @@ def mixed(steps=20):
     job.close()
     mine = torch_cases.flat(model).cpu()
     alone = torch_cases.train_alone("cnn", steps, 24, torch.float64, dataset=dataset)
-    return {"far": (mine - alone).abs().max().item(), "sizes": sizes, "complete": job.ledger.complete}
+    world = job._world
+    return {
+        "far": (mine - alone).abs().max().item(),
+        "sizes": sizes,
+        "complete": job.ledger.complete,
+        "gradients": dist.get_backend(world.gradients),
+        "statistics": world.where_exchanged(torch.zeros(1, device=device)).device.type,
+        "reports": dist.get_backend(world.control),
+    }
+
+
+class Spin(torch.autograd.Function):
+    """Keeps the GPU's stream busy for so many cycles, and twice as many backward."""
+
+    @staticmethod
+    def forward(ctx, x, cycles):
+        ctx.cycles = cycles
+        torch.cuda._sleep(cycles)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        torch.cuda._sleep(2 * ctx.cycles)
+        return dy, None
+
+
+class Busy(nn.Module):
+    def __init__(self, cycles, norm):
+        super().__init__()
+        self.linear, self.cycles = nn.Linear(64, 64), cycles
+        self.norm = nn.BatchNorm1d(64) if norm else nn.Identity()
+
+    def forward(self, x):
+        return Spin.apply(self.norm(self.linear(x)), self.cycles)
+
+
+def paced(kind, steps=8, slowness=3):
+    """Rank 1 needs `slowness` times as many cycles as rank 0. Seconds of both in every step but the first ones, as the
+    clocks say, and of the whole step."""
+    device = gpu_of_rank()
+    torch.cuda.set_device(device)
+    cycles = 5_000_000 * (slowness if dist.get_rank() == 1 else 1)
+    torch.manual_seed(0)
+    model = nn.Sequential(*(Busy(cycles, kind == "batch_norm") for _ in range(6))).to(device)
+    if kind == "fsdp2":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = init_device_mesh("cuda", (dist.get_world_size(),))
+        for layer in model:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    times = []
+    job = isochron.Job(global_batch=16, policy="uniform", device=device, on_step=lambda step: times.append(step))
+    model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    for (x,) in job.loader(torch.utils.data.TensorDataset(torch.randn(16 * steps, 64))):
+        if kind == "two_passes":
+            for _ in range(2):
+                (model(x.to(device)).square().mean() * job.weight).backward()
+        else:
+            job.backward(model(x.to(device)).square().mean())
+        optimizer.step()
+        optimizer.zero_grad()
+    job.close()
+    return [([worker.seconds for worker in step.workers], step.seconds) for step in times[3:]]
 
 
 class Blocks(torch.utils.data.Dataset):

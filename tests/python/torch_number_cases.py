@@ -154,7 +154,7 @@ def sync_points():
     job._world.start_gather = listen
     model = job.prepare(small_model())
     for x, _ in job.loader(Sentences(24)):
-        job._world.waits += 4 if job.rank == 0 else 0
+        job._world.waits.count += 4 if job.rank == 0 else 0
         job.backward(model(x).square().mean())
     job.close()
     return [[report.sync_points for report in read_reports(rows.numpy().tobytes())] for rows in told]

@@ -6,8 +6,8 @@ and the gradient of its inputs is that of all workers' losses together:
   dx = (w / s) (dy - (sum dy + xhat sum dy xhat) / N),   s = sqrt(var + eps),   sums over all workers.
 Losses are scaled by b_k K / B and gradients averaged, so what remains is one batch of B.
 
-A layer costs one all-gather of 2 C + 1 numbers forward and one all-reduce of 2 C backward, through host memory, so that
-workers on CPUs and GPUs mix. All workers must run the same layers in the same order. A lost worker does not show in the
+A layer costs one all-gather of 2 C + 1 numbers forward and one all-reduce of 2 C backward: over NCCL, without the host
+waiting for the GPU, if gradients go that way, else through host memory, so that workers on CPUs and GPUs mix. All workers must run the same layers in the same order. A lost worker does not show in the
 model's code: from then on a layer uses what this worker has, and the job deals with the failure at the end of the step.
 """
 
@@ -38,21 +38,24 @@ class Statistics:
     def __reduce__(self) -> Any:
         return type(None), ()
 
-    def pool(self, mean: torch.Tensor, variance: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, float]:
+    def pool(
+        self, mean: torch.Tensor, variance: torch.Tensor, count: int
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Mean, variance and number of values per channel over all workers."""
-        mine = torch.cat((mean, variance, mean.new_full((1,), count if self.counts else 0))).double().cpu()
+        mine = torch.cat((mean, variance, mean.new_full((1,), count if self.counts else 0))).double()
+        mine = self.world.where_exchanged(mine)
         rows = mine.unsqueeze(0)
         with self.world.kept_failure():
             if self.world.failure is None:
                 rows = self.world.gather(mine)
         means, variances, counts = rows[:, : mean.numel()], rows[:, mean.numel() : -1], rows[:, -1:]
-        total = counts.sum().item() or 1.0
+        total = counts.sum().clamp(min=1.0)
         pooled = (counts * means).sum(0) / total
         spread = (counts * (variances + (means - pooled) ** 2)).sum(0) / total
-        return pooled.to(mean), spread.to(mean), total
+        return pooled.to(mean), spread.to(mean), total.to(mean.device)
 
     def add(self, sums: torch.Tensor) -> torch.Tensor:
-        total = sums.double().cpu()
+        total = self.world.where_exchanged(sums.double())
         with self.world.kept_failure():
             if self.world.failure is None:
                 self.world.reduce(total)
@@ -66,7 +69,7 @@ def _per_channel(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 class _Normalise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: Any, bias: Any, mean: torch.Tensor, variance: torch.Tensor,
-                eps: float, total: float, statistics: Statistics) -> torch.Tensor:  # fmt: skip
+                eps: float, total: torch.Tensor, statistics: Statistics) -> torch.Tensor:  # fmt: skip
         ctx.save_for_backward(x, weight, mean, variance)
         ctx.eps, ctx.total, ctx.statistics, ctx.has_bias = eps, total, statistics, bias is not None
         return functional.batch_norm(x, mean, variance, weight, bias, False, 0.0, eps)
@@ -107,13 +110,13 @@ class _ExactBatchNorm(nn.modules.batchnorm._BatchNorm):
             self._remember(mean, variance, total)
         return _Normalise.apply(x, self.weight, self.bias, mean, variance, self.eps, total, statistics)
 
-    def _remember(self, mean: torch.Tensor, variance: torch.Tensor, total: float) -> None:
+    def _remember(self, mean: torch.Tensor, variance: torch.Tensor, total: torch.Tensor) -> None:
         if not self.track_running_stats or self.running_mean is None or self.running_var is None:
             return
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
         share = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked.item()
-        unbiased = variance * (total / max(total - 1.0, 1.0))
+        unbiased = variance * (total / (total - 1.0).clamp(min=1.0))
         self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
         self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
 

@@ -68,7 +68,7 @@ class Job(Steps):
         place = environment.find_place()
         self.device = self._choose_device(place)
         self._made_group = self._join(place)
-        world = World(self.options.timeout, self.options.elastic)
+        world = World(self.options.timeout, self.options.elastic, self.device)
         self._check_log(world)
         self.options.check_skipping(world.size, world.elastic)
         super().__init__(self.options, self.device, world)
@@ -262,6 +262,8 @@ class Job(Steps):
             self._has_scaler = True
         scaled.backward(**arguments)
         self._stop_clock()
+        if self._synchronises:
+            self._world.await_gradients()
         self._rethrow_failure()
         if self._group.counts and self._synchronises:
             self._divide_by_counts()
@@ -432,6 +434,7 @@ class Job(Steps):
             self.finish_step()
         self._abandon()
         self._close_step()
+        self._world.end_watch()
         for hook in self._hooks:
             hook.remove()
         self._stopwatch.close()

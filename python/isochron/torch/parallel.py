@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
@@ -78,7 +77,7 @@ class ElasticDataParallel(DistributedDataParallel):
 
 
 class TimedGather:
-    """FSDP's all-gather, with the time it takes counted as waiting."""
+    """FSDP2's all-gather on a CPU, with the time it takes counted as waiting."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -87,7 +86,7 @@ class TimedGather:
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, async_op: bool = False):
-        with _counted(self._world):
+        with self._world.waits.counted():
             work = all_gather_single(output_tensor, input_tensor, group=group, async_op=async_op)
         return TimedWork(work, self._world) if async_op else work
 
@@ -98,7 +97,7 @@ class TimedScatter(TimedGather):
     def __call__(  # type: ignore[override]
         self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, op: Any, async_op: bool = False
     ):
-        with _counted(self._world):
+        with self._world.waits.counted():
             work = reduce_scatter_single(output_tensor, input_tensor, group=group, op=op, async_op=async_op)
         return TimedWork(work, self._world) if async_op else work
 
@@ -108,21 +107,43 @@ class TimedWork:
         self._work, self._world = work, world
 
     def wait(self, *arguments: Any) -> Any:
-        with _counted(self._world):
+        with self._world.waits.counted():
             return self._work.wait(*arguments)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._work, name)
 
 
-@contextlib.contextmanager
-def _counted(world: World) -> Iterator[None]:
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        world.waited += time.perf_counter() - start
-        world.waits += 1
+def _groups_of(module: Any) -> list[Any]:
+    """FSDP2's groups of parameters that are gathered and reduced together; torch had one to a module before 2.12."""
+    state = module._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+    return [group for group in groups if group is not None]
+
+
+def _time_group(group: Any, stopwatch: Stopwatch, world: World) -> None:
+    """On a GPU, FSDP2 gathers and reduces on streams of its own, and the stream that computes waits for them in these
+    functions: for parameters before it uses them, for earlier reductions when a gradient is complete, and at the end."""
+    wait_for_unshard, post_backward, finalize = group.wait_for_unshard, group.post_backward, group.finalize_backward
+
+    def wait_for_parameters() -> None:
+        gathered = group._all_gather_result
+        if gathered and gathered.all_gather_event is not None:
+            with world.waits.counted():
+                torch.cuda.current_stream().wait_event(gathered.all_gather_event)
+        wait_for_unshard()
+
+    def reduce(*unused: Any) -> None:
+        stopwatch.end_own_part()
+        with world.waits.counted():
+            post_backward(*unused)
+
+    def wait_for_reduction() -> None:
+        with world.waits.counted():
+            finalize()
+
+    group.wait_for_unshard, group.post_backward, group.finalize_backward = (
+        wait_for_parameters, reduce, wait_for_reduction)  # fmt: skip
 
 
 def _is_fsdp2(model: nn.Module) -> TypeGuard[Any]:
@@ -197,11 +218,15 @@ class Models:
         return ElasticDataParallel(model, self._world, process_group=self._world.gradients, **arguments)
 
     def _time_fsdp(self, model: nn.Module) -> None:
-        self._stopwatch.watch_to_end()
-        if not _is_fsdp2(model) or not hasattr(model, "set_custom_all_gather"):
+        modules = [module for module in model.modules() if _is_fsdp2(module)]
+        groups = [group for module in modules for group in _groups_of(module)]
+        if groups and groups[0].device.type == "cuda":
+            for group in groups:
+                _time_group(group, self._stopwatch, self._world)
             return
-        for module in model.modules():
-            if _is_fsdp2(module):
+        self._stopwatch.watch_to_end()
+        for module in modules:
+            if hasattr(module, "set_custom_all_gather"):
                 module.set_custom_all_gather(TimedGather(self._world))
                 module.set_custom_reduce_scatter(TimedScatter(self._world))
 

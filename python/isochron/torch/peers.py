@@ -76,9 +76,9 @@ class Meeting:
         self._barriers = 0  # of this generation
 
     def is_gone(self, peer: Peer) -> bool:
-        if self._marks.get(f"dead/{peer.rank}") is not None or self._is_evicted(peer):
+        if peer.machine == self._me.machine and state_of(peer.process) in "ZX":
             return True
-        return peer.machine == self._me.machine and state_of(peer.process) in "ZX"
+        return self._marks.get(f"dead/{peer.rank}") is not None or self._is_evicted(peer)
 
     def is_stopped(self, peer: Peer) -> bool:
         """A process of this host that does not run: nobody else would be told so."""
@@ -106,6 +106,14 @@ class Meeting:
         standings = {rank: json.loads(self._store.wait(f"{prefix}here/{rank}", self._timeout)) for rank in decided}
         late = [peer for peer in members if self._is_evicted(peer)]
         return [peer for peer in members if peer.rank in decided], standings, late
+
+    def tell_trouble(self, words: str) -> None:
+        """This generation is over, for all, who are to come to the next one."""
+        self._store.agree(f"{self.generation}/trouble", words)
+
+    def trouble(self) -> str:
+        """What somebody has told; "" if nobody has."""
+        return self._store.get(f"{self.generation}/trouble") or ""
 
     def is_whole(self, whole: bool) -> bool:
         """Whether this generation counts, in the words of whoever was the first to know: then it does for all."""

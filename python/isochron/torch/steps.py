@@ -16,7 +16,7 @@ import torch
 
 from isochron import _core
 from isochron._core import Decision, Replica, mix_key
-from isochron.errors import Error, NumbersError, SampleError
+from isochron.errors import Error, NumbersError, PeerError, SampleError
 from isochron.torch import cluster, collate, state
 from isochron.torch.accumulation import Group
 from isochron.torch.batch_norm import Statistics
@@ -45,7 +45,7 @@ class Steps(Datasets):
         self._world = world
         self._replica = self._new_replica()
         self._statistics = Statistics(world)
-        self._stopwatch = Stopwatch(device, lambda: world.waited)
+        self._stopwatch = Stopwatch(world.waits)
         self._models = Models(world, self._statistics, self._stopwatch, options)
         self._prepared = state.Prepared(world, self._models)
         self._optimizers = self._prepared.optimizers
@@ -81,7 +81,7 @@ class Steps(Datasets):
         self._loss: torch.Tensor | None = None
         self._said_loss: torch.Tensor | None = None  # by log_loss()
         self._finished = 0.0
-        self._waits = 0  # in exchanges inside forward and backward
+        self._waits = 0  # exchanges inside forward and backward
 
     # Where it is.
 
@@ -167,6 +167,7 @@ class Steps(Datasets):
             if self.options.reseed:
                 self._reseed(self.step, self._world.rank)
             self._rate.apply(self._optimizers, self.decision.learning_rate_factor)
+            self._world.watch_gradients()
             self._world.take_waits()
             self._stopwatch.start()
             try:
@@ -219,7 +220,7 @@ class Steps(Datasets):
     def _stop_clock(self) -> None:
         """Backward is over, as far as is known."""
         self._stopwatch.stop()
-        self._waits = self._world.waits
+        self._waits = self._world.waits.count
 
     def _end_computing(self, loss: torch.Tensor | None, items: float) -> None:
         self._loss, self._items = loss, items
@@ -233,7 +234,7 @@ class Steps(Datasets):
     def _measure(self) -> None:
         if self._replica.phase != "computing":
             return
-        seconds, waited, reductions = self._stopwatch.measure()
+        seconds, waited, reductions = self._stopwatch.measure(self._world.take_waits())
         counts = self._my_count > 0
         said = self._said_loss if self._said_loss is not None else self._loss
         loss = float(said) if said is not None and counts else 0.0
@@ -333,6 +334,9 @@ class Steps(Datasets):
         The average is the same on all workers, so all are here."""
         if self._share is None or not (self._computed or self._scales_itself) or not self._synchronises:
             return
+        if self._scales_itself and self._is_lost():
+            drop_gradients(optimizer)
+            return
         if getattr(optimizer, "found_inf", None) is not None:
             return  # a GradScaler judges within the step
         # All at once, before the first of several takes its step, unless losses come one by one or a scaler judges.
@@ -346,6 +350,16 @@ class Steps(Datasets):
         if not self._left_out:
             self._refuse_gradient()
         drop_gradients(optimizer)
+
+    def _is_lost(self) -> bool:
+        """The step, with a worker that was in it; the job goes on without it."""
+        try:
+            self._world.await_gradients()
+        except PeerError as error:
+            self._computed = False  # the optimizer will not take it
+            self._recover(error)
+            return True
+        return False
 
     def _refuse_gradient(self) -> None:
         if not self._computed:

@@ -1,17 +1,20 @@
 """The time that a worker computes in a step: to its last own gradient, less what it waits for the others until then.
 
 The end of backward would not do: the reduction makes it the same moment for all. So the clock stops where autograd has
-computed the gradients of a backward pass and goes on where the wrapper has reduced them: a step may have several
-passes. For that a hook on the parameters asks autograd, as a pass begins, for a call at its end; DDP, which asks later,
-is served later. Hooks cost a few microseconds each; once it is known which gradients come last in a pass, only theirs
-stay, and those of parameters that had none yet. On a GPU events of its stream take the place of the clock.
+computed the gradients of a backward pass and goes on where the wrapper has reduced them: a step may have several passes.
+For that a hook on the parameters asks autograd, as a pass begins, for a call at its end; DDP, which asks later, is served
+later. Hooks cost a few microseconds each; once it is known which gradients come last in a pass, only theirs stay, and
+those of parameters that had none yet.
+
+On a GPU events of its stream take the place of the clock. An exchange, over NCCL or through host memory, keeps the stream
+waiting: the time that it stands still is that between two events around the exchange.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -19,34 +22,64 @@ import torch
 from isochron._core import process_usage
 
 KEPT_HOOKS = 8
+Span = tuple[Any, Any]  # two moments
 
 
-@dataclass(frozen=True)
-class _Moment:
-    host: float
-    waited: float  # in exchanges until then, as the host counts them
-    event: Any  # of the GPU's stream
+class Waits:
+    """When this worker waited for others, as moments of its device."""
 
-    def until(self, other: _Moment) -> float:
-        if self.event is None:
-            return other.host - self.host
-        other.event.synchronize()
-        return self.event.elapsed_time(other.event) / 1000.0
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self._spans: list[Span] = []
+        self.count = 0  # of exchanges since take()
+
+    def now(self) -> Any:
+        """On a GPU the moment at which its stream gets here."""
+        if not self._cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, begin: Any, end: Any) -> float:
+        """Seconds; waits until a GPU has got there."""
+        if not self._cuda:
+            return end - begin
+        begin.synchronize()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1000.0
+
+    def add(self, begin: Any, end: Any) -> None:
+        self._spans.append((begin, end))
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        begin = self.now()
+        try:
+            yield
+        finally:
+            self.add(begin, self.now())
+            self.count += 1
+
+    def take(self) -> list[Span]:
+        """Those since the last call."""
+        taken = self._spans
+        self._spans, self.count = [], 0
+        return taken
 
 
 class Stopwatch:
-    def __init__(self, device: torch.device, waited: Callable[[], float] = lambda: 0.0) -> None:
-        """`waited` says how many seconds this worker has spent in blocking exchanges so far."""
-        self._cuda = device.type == "cuda"
-        self._count_waits = waited
+    def __init__(self, waits: Waits) -> None:
+        self._waits = waits
         self._hooks: list[tuple[torch.nn.Parameter, Any]] = []
         self._order: list[list[torch.nn.Parameter]] | None = []  # of arrival in a step's passes; None: known
         self._unpredictable: set[int] = set()  # parameters whose hooks stay
         self._to_end = False
         self._in_pass = False
-        self._start = self._moment()
-        self._own: _Moment | None = None  # the end of what this worker computed in the last pass
-        self._passes: list[tuple[_Moment, _Moment]] = []  # and of what all have reduced
+        self._started = 0.0
+        self._start: Any = None
+        self._own: Any = None  # the end of what this worker computed in the last pass
+        self._passes: list[Span] = []  # from there to the end of what all have reduced
         self._cpu = 0.0
 
     def watch(self, parameters: Iterable[torch.nn.Parameter], unpredictable: bool = False) -> None:
@@ -67,24 +100,33 @@ class Stopwatch:
         self._in_pass = False
         self._own = None
         self._passes = []
+        self._started = time.perf_counter()
         self._cpu = process_usage().cpu_seconds
-        self._start = self._moment()
+        self._start = self._waits.now()
 
     def stop(self) -> None:
         """The last backward is over."""
         if self._to_end or self._own is None:
-            self._own = self._moment()
             self._passes = []
+            self.end_own_part()
 
-    def measure(self) -> tuple[float, float, int]:
-        """Seconds of computing, seconds of waiting until then, and how many reductions came before the last one. Waits
-        for the GPU if there is one; while the host waits, the GPU has nothing to do either."""
-        assert self._own is not None
-        earlier = [(own, reduced) for own, reduced in self._passes if own is not self._own]
-        waited = self._own.waited - self._start.waited
-        for own, reduced in earlier:
-            waited += own.until(reduced) - (reduced.waited - own.waited)
-        return max(self._start.until(self._own) - waited, 0.0), waited, len(earlier)
+    def end_own_part(self) -> None:
+        """This worker's gradients of the pass are there, as far as is known."""
+        self._own = self._waits.now()
+
+    def measure(self, waits: list[Span]) -> tuple[float, float, int]:
+        """Seconds of computing, seconds of waiting until then, `waits` among them, and how many reductions came before
+        the last one. Waits for the GPU if there is one."""
+        whole = self._since_start(self._own)
+        earlier = [span for span in self._passes if span[0] is not self._own]
+        waited = until = 0.0
+        for begin, end in sorted(tuple(map(self._since_start, span)) for span in (*waits, *earlier)):
+            waited += max(min(end, whole) - max(begin, until), 0.0)  # an exchange may be part of a reduction
+            until = max(until, end)
+        return max(whole - waited, 0.0), waited, len(earlier)
+
+    def _since_start(self, moment: Any) -> float:
+        return self._waits.between(self._start, moment)
 
     @property
     def saw_gradients(self) -> bool:
@@ -96,34 +138,26 @@ class Stopwatch:
 
     @property
     def started(self) -> float:
-        return self._start.host
+        return self._started
 
     def cpu_share(self, seconds: float) -> float:
         return min((process_usage().cpu_seconds - self._cpu) / max(seconds, 1e-9), 1.0)
 
-    def _moment(self) -> _Moment:
-        event = None
-        if self._cuda:
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-        return _Moment(time.perf_counter(), self._count_waits(), event)
-
     def _note(self, parameter: torch.Tensor) -> None:
         if not self._in_pass:
             self._in_pass = True
-            _call_at_end_of_pass(self._end_own_part)
+            _call_at_end_of_pass(self._end_computing)
             if self._order is not None:
                 self._order.append([])
         if self._order:
             self._order[-1].append(parameter)  # type: ignore[arg-type]
 
-    def _end_own_part(self) -> None:
-        self._own = self._moment()
+    def _end_computing(self) -> None:
+        self.end_own_part()
         _call_at_end_of_pass(self._end_pass)  # behind the wrapper's own call, which waits for the reduction
 
     def _end_pass(self) -> None:
-        assert self._own is not None
-        self._passes.append((self._own, self._moment()))
+        self._passes.append((self._own, self._waits.now()))
         self._in_pass = False
 
     def _thin_out(self) -> None:

@@ -1,8 +1,9 @@
 """The workers of a job as this process sees them, and what they exchange besides gradients.
 
 Two process groups of our own lie over the default one: `gradients`, which DDP averages over, and `control`, a gloo
-group on the CPU for telemetry and for BatchNorm's statistics, so that neither gets into the other's order. Both can be
-given up and made anew among those that are left; the default group cannot, and is used only at the start.
+group on the CPU for telemetry, so that neither gets into the other's order. Gradients and BatchNorm's statistics go over
+NCCL where every worker has a GPU to itself; else both go over gloo, the statistics by `control`. Both groups can be given
+up and made anew among those that are left; the default group cannot, and is used only at the start.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import logging
 import os
 import pickle
 import re
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -26,6 +26,8 @@ from isochron.errors import PeerError, PeerLostError, TimeoutError
 from isochron.torch.environment import naming_who_is_missing
 from isochron.torch.peers import Meeting, Peer, names_of
 from isochron.torch.sealed import SealedStore
+from isochron.torch.stopwatch import Span, Waits
+from isochron.torch.watch import Watch, abort_nccl, errors_are_ours
 
 log = logging.getLogger("isochron")
 
@@ -66,7 +68,8 @@ def _origin(error: BaseException) -> str:
 def _destroy(group: dist.ProcessGroup) -> None:
     if group is not dist.group.WORLD:
         with contextlib.suppress(Exception):
-            dist.destroy_process_group(group)
+            aborted = dist.get_backend(group) == "nccl"  # which need not be waited for any more
+            (dist.distributed_c10d._abort_process_group if aborted else dist.destroy_process_group)(group)
 
 
 def _groups() -> list[dist.ProcessGroup]:
@@ -82,18 +85,37 @@ def _launcher_marks() -> SealedStore | None:
     return SealedStore(dist.TCPStore(address, port, wait_for_workers=False), key)
 
 
+def _gpu(device: torch.device) -> tuple[str, bool] | None:
+    """Which GPU it is, and whether workers may share it over NCCL (2.30 and later, when it is told to); None if NCCL
+    cannot be used here."""
+    if device.type != "cuda" or "nccl" not in str(dist.get_backend_config()).lower():
+        return None
+    return str(torch.cuda.get_device_properties(device).uuid), os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
+
+
+def choose_backend(gpus: list[tuple[str, bool] | None]) -> str:
+    """Of the gradients, from what all workers say of their GPUs: NCCL knows no CPUs, and refuses two workers on a GPU."""
+    known = [gpu for gpu in gpus if gpu is not None]
+    if len(known) < len(gpus):
+        return "gloo"
+    apart = len({name for name, _ in known}) == len(known)
+    return "nccl" if apart or all(shared for _, shared in known) else "gloo"
+
+
 class World:
     """A process that is alone needs no group; every exchange is trivial then."""
 
-    def __init__(self, timeout: float, elastic: bool | None) -> None:
+    def __init__(self, timeout: float, elastic: bool | None, device: torch.device) -> None:
         global _jobs
         self._timeout = timeout
+        self._device = device
+        self._backend = "gloo"  # of the gradients
         self.gradients: dist.ProcessGroup | None = None
         self.control: dist.ProcessGroup | None = None
         self.members: list[Peer] = []
         self.me = Peer.here(0)
-        self.waited = 0.0  # seconds spent in blocking exchanges since take_waits()
-        self.waits = 0  # how many of them
+        self.waits = Waits(device)  # in blocking exchanges
+        self._watch: Watch | None = None  # over NCCL
         self.failure: BaseException | None = None  # of an exchange inside the user's code, for whoever asks later
         self.has_group = dist.is_available() and dist.is_initialized()
         if not self.has_group:
@@ -103,9 +125,8 @@ class World:
         _jobs += 1
         self.me = Peer.here(dist.get_rank())
         self._marks: list[Any] = []  # groups of this worker alone
-        self._own_groups = "nccl" not in str(dist.get_backend_config()).lower()
-        self.elastic = self._own_groups and elastic is not False
         everybody = self._introduce()
+        self.elastic = elastic is not False
         self.members = [peer for peer, _ in everybody]
         key = job_key.mixed(f"{_jobs} {everybody[0][1]}")
         store = SealedStore(dist.distributed_c10d._get_default_store(), key)
@@ -115,12 +136,16 @@ class World:
         """Every worker and its part of the key: over the group, not by the store, into which anybody can write, since
         processes of these numbers may be killed. Raises PeerLostError naming who did not come."""
         size = dist.get_world_size()
+        ranks = list(range(size))
         everybody: list[Any] = [None] * size
         store = dist.PrefixStore(f"isochron/{_jobs}", dist.distributed_c10d._get_default_store())
         with naming_who_is_missing(store, self.me.rank, size):
-            self._make_groups(list(range(size)), 0)
-            dist.all_gather_object(everybody, (self.me, job_key.make()), group=self.control)
-        return everybody
+            self.control = self._new_group("gloo", ranks, 0)
+            dist.all_gather_object(everybody, (self.me, job_key.make(), _gpu(self._device)), group=self.control)
+            self._backend = choose_backend([gpu for _, _, gpu in everybody])
+            self.gradients = self._new_group(self._backend, ranks, 0)
+        log.info("gradients go over %s", self._backend)
+        return [(peer, key) for peer, key, _ in everybody]
 
     @property
     def rank(self) -> int:
@@ -131,25 +156,53 @@ class World:
         return len(self.members)
 
     def _make_groups(self, ranks: list[int], generation: int) -> None:
-        first = generation == 0
-        timeout = timedelta(seconds=self._timeout if first else min(self._timeout, FORMING_SECONDS))
         # torch names a later group by its members and the number of groups that there are. As many more in every
         # generation as we make keep apart those of the same members, which would find each other's old addresses.
         while len(self._marks) < 2 * generation:
             self._marks.append(dist.new_group([self.me.rank], backend="gloo", use_local_synchronization=True))
-        # Only the members of a later group can be asked to take part in making it.
-        arguments: dict[str, Any] = {"ranks": ranks, "timeout": timeout, "use_local_synchronization": not first}
         known = set(_groups())
         try:
-            self.control = dist.new_group(backend="gloo", **arguments)
-            self.gradients = dist.new_group(backend="gloo", **arguments) if self._own_groups else dist.group.WORLD
+            self.control = self._new_group("gloo", ranks, generation)
+            self.gradients = self._new_group(self._backend, ranks, generation)
+            if self._backend == "nccl":
+                # It connects at its first use, and who waits for that cannot be got out: so while all are here.
+                dist.all_reduce(torch.zeros(1), group=self.control)
+                dist.all_reduce(torch.zeros(1, device=self._device), group=self.gradients)
         except BaseException:
             for group in set(_groups()) - known:  # half made, they would count in the names of later ones
                 _destroy(group)
             raise
-        if not first:
-            for made in (self.control, self.gradients):
-                dist.distributed_c10d._set_pg_timeout(timedelta(seconds=self._timeout), made)
+        for made in (self.control, self.gradients):
+            dist.distributed_c10d._set_pg_timeout(timedelta(seconds=self._timeout), made)
+
+    def _new_group(self, backend: str, ranks: list[int], generation: int) -> dist.ProcessGroup:
+        first = generation == 0
+        timeout = timedelta(seconds=self._timeout if first else min(self._timeout, FORMING_SECONDS))
+        # Only the members of a later group can be asked to take part in making it.
+        with errors_are_ours():
+            return dist.new_group(ranks=ranks, timeout=timeout, backend=backend, use_local_synchronization=not first)
+
+    def watch_gradients(self) -> None:
+        """From now on, over NCCL, a lost worker is noticed."""
+        if self._backend == "nccl" and self.size > 1 and self._watch is None:
+            meeting = self._meeting
+            self._watch = Watch(self._find_trouble, meeting.trouble, meeting.tell_trouble, self._timeout)
+
+    def _find_trouble(self) -> str:
+        gone = [peer for peer in self.members if peer != self.me and self._meeting.is_gone(peer)]
+        return f"lost {names_of(gone)}" if gone else self._meeting.trouble()
+
+    def end_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def await_gradients(self) -> None:
+        """Over NCCL nothing says that a worker is lost, and an exchange without it leaves no gradient but a wrong one:
+        so the GPU is waited for, and the others are asked."""
+        reason = self._watch.await_gradients() if self._watch is not None else ""
+        if reason:
+            raise self.name_failure("the average of the gradients", RuntimeError(reason))
 
     def _make_groups_of_members(self) -> None:
         self._make_groups([peer.rank for peer in self.members], self._meeting.generation)
@@ -157,6 +210,10 @@ class World:
     def give_up(self) -> None:
         """Makes everybody else fail, too, who waits for this process in one of the groups: gloo closes its connections
         when nobody holds a group any more."""
+        self.end_watch()
+        if self._backend == "nccl":
+            self._meeting.tell_trouble("another worker gave up")  # before gradients are spoiled
+            abort_nccl()
         groups = [group for group in (self.gradients, self.control) if group is not None]
         self.gradients = self.control = None
         self.failure = None
@@ -209,18 +266,26 @@ class World:
         return total.tolist()
 
     def reduce(self, values: torch.Tensor) -> torch.Tensor:
-        """The sum over the workers of a CPU tensor, in place."""
+        """The sum over the workers of a tensor where where_exchanged() puts it, in place."""
         if self.size > 1:
-            self._run("a sum of statistics", lambda: dist.all_reduce(values, group=self.control))
+            self._run("a sum of statistics", lambda: dist.all_reduce(values, group=self._group_for(values)))
         return values
 
     def gather(self, values: torch.Tensor) -> torch.Tensor:
-        """A CPU tensor of every worker, one a row."""
+        """Such a tensor of every worker, one a row."""
         if self.size == 1:
             return values.unsqueeze(0)
         rows = values.new_empty((self.size, *values.shape))
-        self._run("statistics", lambda: all_gather_single(rows, values.unsqueeze(0), group=self.control))
+        group = self._group_for(values)
+        self._run("statistics", lambda: all_gather_single(rows, values.unsqueeze(0), group=group))
         return rows
+
+    def where_exchanged(self, values: torch.Tensor) -> torch.Tensor:
+        """On the GPU if statistics go over NCCL, else on the CPU."""
+        return values if self._backend == "nccl" else values.cpu()
+
+    def _group_for(self, values: torch.Tensor) -> dist.ProcessGroup | None:
+        return self.gradients if values.is_cuda else self.control
 
     def gather_objects(self, value: Any) -> list[Any]:
         if self.size == 1:
@@ -253,19 +318,13 @@ class World:
 
         return wait
 
-    def take_waits(self) -> tuple[float, int]:
-        """Seconds spent in blocking exchanges since the last call, and how many those were."""
-        waits = self.waited, self.waits
-        self.waited, self.waits = 0.0, 0
-        return waits
+    def take_waits(self) -> list[Span]:
+        """In blocking exchanges since the last call."""
+        return self.waits.take()
 
     def _run(self, what: str, exchange: Callable[[], Any]) -> None:
-        start = time.perf_counter()
-        try:
+        with self.waits.counted():
             self._guard(what, exchange)
-        finally:
-            self.waited += time.perf_counter() - start
-            self.waits += 1
 
     def _guard(self, what: str, exchange: Callable[[], Any]) -> Any:
         try:
