@@ -52,6 +52,14 @@ def lives(pid):
         return False
 
 
+def begin_of(pid):
+    """In clock ticks after the boot: what tells it from a later process of the same number."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+    except OSError:
+        return None
+
+
 def is_orphan(name):
     """Whether it is of a launcher that has ended: isochron-PROCESS-…"""
     words = name.split("-")
@@ -113,6 +121,7 @@ class Soak:
         self.counts = {"kill": 0, "stop": 0, "kill while starting": 0}
         self.memory = {}  # of a process: seconds since the start, MiB
         self.seen = {}  # processes: when they were seen first
+        self.begins = {}  # and when the kernel says that they began
         self.starts = 0
         self.problems = []
         self.shared = set(os.listdir("/dev/shm"))
@@ -131,6 +140,7 @@ class Soak:
         pids = [pid for pid in self.processes() if lives(pid)]
         for pid in pids:
             self.seen.setdefault(pid, time.monotonic())
+            self.begins.setdefault(pid, begin_of(pid))
         return sorted(pids, key=lambda pid: self.seen[pid])
 
     def hit(self, pid, number, kind):
@@ -210,7 +220,7 @@ class Soak:
                 job.wait()
         if job.returncode not in self.ends:
             self.problems.append(f"the launcher ended with {job.returncode}, not with {self.ends[0]}")
-        left = [pid for pid in self.seen if lives(pid)]
+        left = [pid for pid in self.seen if lives(pid) and begin_of(pid) == self.begins[pid]]
         if left:
             self.problems.append(f"processes are left: {left}")
 
@@ -286,7 +296,7 @@ class Native(Soak):
 
 class Torch(Soak):
     keeps = {"run.jsonl", "errors", "job.pt", f"torchinductor_{getpass.getuser()}"}  # that is a cache of PyTorch's own
-    ends = (0,)
+    ends = (0, 128 + signal.SIGTERM)  # the latter of one that was just starting
 
     def command(self):
         self.launcher = None

@@ -1,4 +1,4 @@
-"""Cells of native jobs: workers under mpirun that strike themselves, and jobs of the real program under its launcher."""
+"""Cells of native jobs: workers under mpirun that strike themselves, and jobs of the program under its launcher."""
 
 import functools
 import json
