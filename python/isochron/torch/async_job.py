@@ -103,7 +103,7 @@ class AsyncJob(Job):
 
     @property
     def _has_batch(self) -> bool:
-        return self._stage is Stage.COMPUTING
+        return self._awaits_backward
 
     @property
     def _my_count(self) -> int:
