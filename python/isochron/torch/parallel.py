@@ -50,7 +50,7 @@ class ElasticDataParallel(DistributedDataParallel):
         return super()._pre_forward(*inputs, **arguments)
 
     def _sync_buffers(self) -> None:
-        with _counted(self._isochron_world):
+        with self._isochron_world.waits.counted():
             super()._sync_buffers()
 
     def _isochron_begin_step(self) -> None:
