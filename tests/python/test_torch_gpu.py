@@ -3,10 +3,13 @@
 
 import os
 import statistics
+import threading
 
 import pytest
 import torch
 
+from isochron.torch import watch
+from isochron.torch.stopwatch import Stopwatch, Waits
 from isochron.torch.world import choose_backend
 from ranks import Ranks
 
@@ -36,6 +39,26 @@ def test_gradients_go_over_nccl_where_every_worker_has_a_gpu_to_itself_or_may_sh
     assert choose_backend([("a", True), ("a", False)]) == "gloo"
     assert choose_backend([("a", False), None]) == "gloo"
     assert choose_backend([None, None]) == "gloo"
+
+
+def test_whoever_aborts_nccl_has_told_the_others_before(monkeypatch):
+    """Who receives from an aborted kernel finds the word in the store when it asks, after its own exchange has ended."""
+    calls, done = [], threading.Event()
+    monkeypatch.setattr(watch, "abort_nccl", lambda: (calls.append("abort"), done.set()))
+    looker = watch.Watch(lambda: "lost rank 1", lambda: "", calls.append, timeout=60.0)
+    assert done.wait(30)
+    looker.close()
+    assert calls == ["lost rank 1", "abort"]
+
+
+def test_a_wait_counts_once_and_only_until_the_last_own_gradient():
+    clock = Stopwatch(Waits(torch.device("cpu")))
+    clock.start()
+    clock._start, own = 0.0, 10.0
+    clock._own = own
+    clock._passes = [(4.0, 6.0), (own, 12.0)]  # the reduction after the last gradient is no part of the time
+    # Waiting: from 4 to 7, since the exchange from 5 on is partly inside a reduction, and from 9 to 10.
+    assert clock.measure([(5.0, 7.0), (9.0, 11.0)]) == (6.0, 4.0, 1)
 
 
 @on_gpu
