@@ -179,7 +179,7 @@ def beside(run):
     first, second = job.loader(Points()), job.loader(Points(SIZE // 2 - 10, first=SIZE))
     for (number, x, y), (other, u, _) in zip(first, second, strict=False):
         run.compute(number)
-        run.use(other, "beside")
+        run.use(other, -1)
         job.backward(error(model, x, y) + (model(u) - model(-u)).square().mean())
         optimizer.step()
         optimizer.zero_grad()

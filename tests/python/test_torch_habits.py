@@ -71,6 +71,13 @@ def test_a_stream_in_parts_goes_on_with_another_number_of_workers(pair, alone, t
     assert ledger(tmp_path / "run.jsonl")[0] == 0
 
 
+def test_a_lost_workers_parts_are_read_by_the_others(trio, tmp_path):
+    trio.start(CASES + "shards_lost", folder=str(tmp_path), victim=2)
+    assert [trio.result(rank) for rank in (0, 1)] == [(True, 2)] * 2
+    used = [int(line) for rank in range(3) for line in (tmp_path / f"used.{rank}").read_text().split()]
+    assert sorted(used) == list(range(487))
+
+
 def test_hugging_face_streams_are_dealt_by_shard(pair):
     results = pair.run(CASES + "streaming_dataset")
     assert together(results) == list(range(487))

@@ -1,8 +1,11 @@
 """What the processes of test_torch_habits.py do."""
 
 import copy
+import os
+import signal
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler
 
@@ -99,6 +102,24 @@ def shards_rest(folder):
     complete = job.ledger.complete
     job.close()
     return {"seen": seen, "complete": complete}
+
+
+def shards_lost(folder, victim):
+    """One of the workers is lost in step 5; what each used is in its file."""
+    job, model, optimizer, loader = begin(dataset=isochron.Shards(range(24), read_part))
+    rank = dist.get_rank()
+    with open(f"{folder}/used.{rank}", "w", buffering=1) as file:
+        for number, x, y in loader:
+            if job.step == 5 and rank == victim:
+                os.kill(os.getpid(), signal.SIGKILL)
+            used = [] if job._share.stand_in else number.tolist()
+            if job.backward(error(model, x, y)):
+                optimizer.step()
+                optimizer.zero_grad()
+                file.writelines(f"{one}\n" for one in used)
+    complete, size = job.ledger.complete, job.size
+    job.close()
+    return complete, size
 
 
 class Streaming:
