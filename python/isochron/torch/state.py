@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 
 from isochron._core import Replica, __version__
 from isochron.errors import Error
+from isochron.replica_state import changed
 from isochron.torch.parallel import Models
 from isochron.torch.world import World
 
@@ -40,27 +40,6 @@ def for_replica(saved: dict[str, Any], own: bytes) -> bytes:
         fields |= {f"place.{name}": saved[name] for name in ("dataset_size", "epoch", "position")}
         parts["place.ledger."] = saved["ledger"]
     return changed(own, parts, fields)
-
-
-def changed(state: bytes, parts: Mapping[str, str], fields: Mapping[str, int | float | str]) -> bytes:
-    """A replica's state, which is a line `n NAME NUMBER...` or `w NAME TEXT` for every field, with other values in
-    some fields, and with other states in place of all fields whose names begin with a prefix."""
-    lines = [line for line in state.decode().splitlines() if not line[2:].startswith(tuple(parts))]
-    lines = [line for line in lines if line.split(" ", 2)[1] not in fields]
-    lines += [f"{line[:2]}{prefix}{line[2:]}" for prefix, part in parts.items() for line in part.splitlines()]
-    for name, value in fields.items():
-        if isinstance(value, str):
-            escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
-            lines.append(f"w {name} {escaped}")
-        else:
-            lines.append(f"n {name} {float(value).hex().replace('0x', '')}")
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
-def part(state: bytes, prefix: str) -> str:
-    """The fields whose names begin with the prefix, as a state of their own."""
-    lines = [line for line in state.decode().splitlines() if line[2:].startswith(prefix)]
-    return "".join(f"{line[:2]}{line[2 + len(prefix) :]}\n" for line in lines)
 
 
 @dataclass
