@@ -352,6 +352,25 @@ void bind_link(nb::module_& module) {
           nb::arg("timeout"))
       .def("connect", &TcpLink::connect, nb::arg("rank"), nb::arg("descriptor"), "Owns the descriptor from then on.")
       .def("lose", &TcpLink::lose, nb::arg("rank"), nb::arg("why"), Released())
+      .def(
+          "fail",
+          [](TcpLink& self,
+             std::string kind,
+             std::string text,
+             std::vector<std::int64_t> ranks,
+             std::vector<std::string> hosts) {
+            self.fail(
+                {.kind = std::move(kind),
+                 .text = std::move(text),
+                 .ranks = std::move(ranks),
+                 .hosts = std::move(hosts)});
+          },
+          nb::arg("kind"),
+          nb::arg("text"),
+          nb::arg("ranks"),
+          nb::arg("hosts"),
+          Released(),
+          "Ends it on all workers, with this reason.")
       .def_prop_ro("failure", &TcpLink::failure, "Why it ended; None: it has not.")
       .def("leave", &TcpLink::leave, nb::arg("orderly"), Released());
 }

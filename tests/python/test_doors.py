@@ -12,10 +12,10 @@ import pytest
 
 import isochron
 from isochron import door, job_key
-from isochron._core import Failure, Ledger, TcpLink, Worker, lay_out
+from isochron._core import Failure, TcpLink, lay_out
 from isochron.served.session import Owner, Session
 from isochron.served.sockets import Sockets
-from test_served import Descent, options_of
+from test_served import Descent, options_of, replica_of
 
 KEY = b"the key of these tests"
 DEEP = b"[" * 4000
@@ -397,11 +397,10 @@ def test_frames_that_are_none_are_errors_that_name_the_sender():
 @pytest.mark.parametrize("message", [b"", b"\xff" * 7, b"\xff" * 99, DEEP], ids=len)
 def test_requests_that_make_no_sense_end_the_job_with_the_senders_name(tag, message):
     with linked() as (link, theirs):
-        layout = lay_out([[("f8", 8, 10)]], 4)
+        layout, options = lay_out([[("f8", 8, 10)]], 4), options_of(sync="asp")
         session = Session(
-            Owner(lambda mine: [mine], lambda samples: None, lambda record: None), 0,
-            [Worker(id) for id in range(4)], options_of(sync="asp"), link, layout, [Descent(np.zeros(2))], b"", epoch=0,
-            position=0, samples_per_epoch=20, ledger=Ledger(20), next_record=0)  # fmt: skip
+            Owner(lambda mine: [mine], lambda samples: None, lambda record: None), 0, replica_of(4, options),
+            options, link, layout, [Descent(np.zeros(2))], 0)  # fmt: skip
         session.enter()
         theirs.sendall(link_frame(tag, message))
         assert "rank 3 on there" in failure_of(link).text

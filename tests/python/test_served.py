@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import isochron
-from isochron._core import Coordinator, IterationReport, Ledger, Worker, lay_out
+from isochron._core import Coordinator, IterationReport, Replica, ReplicaOptions, Worker, lay_out
 from isochron.options import SharedOptions
 from isochron.served.session import Owner, Session
 from isochron.served.sockets import Sockets
@@ -98,16 +98,21 @@ class Options(SharedOptions):
     EXTRAS = {}
 
 
+def replica_of(size, options, rank=0, samples=20):
+    shared = ReplicaOptions(options.global_batch, policy=options.policy)
+    replica = Replica(shared, [Worker(id, name=f"worker-{id}") for id in range(size)], rank, cpu=True)
+    replica.open(samples)
+    return replica
+
+
 def set_out(threads, rank, size, options, updaters=None, samples=20):
     layout = lay_out([[("f8", 8, 10)]], size)
     gather = threads.gather(rank)
     owner = Owner(gather, lambda samples: None, lambda record: None, restore_chunk=None)
-    workers = [Worker(id, name=f"worker-{id}") for id in range(size)]
     if updaters is None:
         updaters = [Descent(np.zeros(chunk.last - chunk.first)) for chunk in layout.chunks_on(rank)]
     link = Sockets(rank, gather, None, options.timeout).connect()
-    return Session(owner, rank, workers, options, link, layout, updaters, b"", epoch=0, position=0,
-                   samples_per_epoch=samples, ledger=Ledger(samples), next_record=0)  # fmt: skip
+    return Session(owner, rank, replica_of(size, options, rank, samples), options, link, layout, updaters, 0)
 
 
 def iterate(session, order, gradient=1.0):

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from isochron._core import AsyncSession, Ledger, ParameterLayout, TcpLink, UpdateRecord, Worker
+from isochron import replica_state
+from isochron._core import AsyncSession, ParameterLayout, Replica, TcpLink, UpdateRecord
 from isochron.errors import Error
 from isochron.options import SharedOptions
 
@@ -53,36 +54,33 @@ class Owner:
 
 
 class Session(AsyncSession):
-    """Collective: all workers make one, with the same layout. `workers` are by rank, `updaters` of our own chunks;
-    `state`: what the policy has learned so far."""
+    """Collective: all workers make one, with the same layout. It begins where `replica` is; `updaters` are of our own
+    chunks."""
 
     def __init__(
         self,
         owner: Owner,
         rank: int,
-        workers: list[Worker],
+        replica: Replica,
         options: SharedOptions,
         link: TcpLink,
         layout: ParameterLayout,
         updaters: Sequence[Updater],
-        state: bytes,
-        *,
-        epoch: int,
-        position: int,
-        samples_per_epoch: int,
-        ledger: Ledger,
         next_record: int,
     ) -> None:
+        workers = replica.workers
         super().__init__(
-            owner, workers, rank, options.settings, epoch=epoch, position=position, samples_per_epoch=samples_per_epoch,
-            ledger=ledger, next_record=next_record)  # fmt: skip
+            owner, workers, rank, options.settings, epoch=replica.epoch, position=replica.position,
+            samples_per_epoch=replica.sampler.samples_per_epoch, ledger=replica.ledger,
+            next_record=next_record)  # fmt: skip
         self.layout = layout
         self.values = [np.zeros(strip.bytes, np.uint8) for strip in layout.strips]  # after a pull
         self.gradients = [np.zeros(strip.bytes, np.uint8) for strip in layout.strips]  # to be filled before send()
         self._closed = owner.closed
         self._me = f"{workers[rank].name} (rank {rank}"
         self._stops = options.on_nonfinite == "stop"
-        self.begin(link, layout, self.values, list(updaters), state, workers)
+        learned = replica_state.part(replica.state(), "controller.").encode()
+        self.begin(link, layout, self.values, list(updaters), learned, workers)
         atexit.register(self._leave_at_exit)
 
     def leave_out(self) -> None:
@@ -98,6 +96,14 @@ class Session(AsyncSession):
         """What `gradients` hold, until finish(): means over `weight` samples or other items; `settings` of the
         optimizer are by strip."""
         self.push(weight, [json.dumps(one).encode() for one in settings], self.gradients)
+
+    def arrive(self, replica: Replica) -> None:
+        """At a barrier, where all know the same: it takes the place of what the replica knows."""
+        order = self.order
+        parts = {"controller.": order.controller.decode(), "place.ledger.": self.ledger.state().decode()}
+        fields = {"place.epoch": self.epoch, "place.position": self.position, "stopping": order.stopping,
+                  "stop_signal": order.stop_signal}  # fmt: skip
+        replica.take_over(replica_state.changed(replica.state(), parts, fields))
 
     @contextmanager
     def telling_others(self) -> Iterator[None]:

@@ -162,18 +162,15 @@ class AsyncJob(Job):
         self._iterations_before = int(optimizer.iterations.numpy()) - self.step_number
         self._parameters = Parameters(shard_optimizer.by_decay(optimizer, model.trainable_variables), self.size)
         self._updaters = self._cut(optimizer)
-        replica, progress = self._replica, self._progress
-        owner = Owner(self._gather, self._average, progress.note_update)
+        owner = Owner(self._gather, self._average, self._progress.note_update)
         if self.options.transport == "tensorflow":
             network = PairNetwork(self.rank, self._peers, self.options.timeout)
             link, owner.closed = network.link, network.close
         else:
             link = Sockets(self.rank, super().gather, self._cluster.meeting_place, self.options.timeout).connect()
         return Session(
-            owner, self.rank, replica.workers, self.options, link, self._parameters.layout, self._updaters,
-            progress.learned, epoch=replica.epoch, position=replica.position,
-            samples_per_epoch=replica.sampler.samples_per_epoch, ledger=replica.ledger,
-            next_record=progress.updates)  # fmt: skip
+            owner, self.rank, self._replica, self.options, link, self._parameters.layout, self._updaters,
+            self._progress.updates)  # fmt: skip
 
     def _gather(self, mine: bytes) -> list[bytes]:
         return [text.encode("latin-1") for text in super(AsyncJob, self).gather(mine.decode("latin-1"))]
@@ -249,7 +246,7 @@ class AsyncJob(Job):
         self._meetings += 1
         self._peers.note(self._meetings)
         self._running.meet()
-        self._progress.arrive(self._running, order.controller)
+        self._running.arrive(self._replica)
         self._stopping = order.stopping
         self._at_meeting = True
 

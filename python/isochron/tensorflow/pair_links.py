@@ -77,7 +77,7 @@ class _Pair:
         try:
             carry()
         except PeerError as error:
-            self._link.lose(self._rank, str(error))
+            self._link.fail(type(error).__name__, str(error), error.ranks, error.hosts)
         except (OSError, tf.errors.OpError) as error:
             self._link.lose(self._rank, str(error).splitlines()[0])
 

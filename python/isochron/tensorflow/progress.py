@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 
 from isochron import _core
-from isochron.served.session import Session
 from isochron.tensorflow.options import JobOptions
 
 
@@ -53,31 +52,6 @@ class Progress:
         self.replica.restore(saved["replica"].encode())
         self.updates, self.shard_steps = saved["updates"], saved["shard_steps"]
 
-    # A job whose workers are not in step (async_job.py) learns from the coordinator what became of its samples.
-
-    @property
-    def learned(self) -> bytes:
-        """What the policy has learned."""
-        lines = self.replica.state().decode().split("\n")
-        return "".join(f"{line[:2]}{line[13:]}\n" for line in lines if line.startswith("controller.", 2)).encode()
-
-    def arrive(self, place: Session, learned: bytes) -> None:
-        """All workers are there, and know the same. It takes the place of what the replica's state says of it."""
-        new = [*_part("controller", learned.decode()), *_part("place.ledger", place.ledger.state().decode()),
-               f"n place.epoch {_number(place.epoch)}", f"n place.position {_number(place.position)}"]  # fmt: skip
-        gone = ("controller.", "place.ledger.", "place.epoch ", "place.position ")
-        kept = [line for line in self.replica.state().decode().split("\n") if line and not line[2:].startswith(gone)]
-        self.replica.restore("\n".join([*kept, *new, ""]).encode())
-
     def note_update(self, update: _core.UpdateRecord) -> None:
         self.updates = update.step + 1
         self.write([update])
-
-
-def _part(name: str, state: str) -> list[str]:
-    """The lines of a state as those of another one's part."""
-    return [f"{line[:2]}{name}.{line[2:]}" for line in state.split("\n") if line]
-
-
-def _number(value: int) -> str:
-    return float(value).hex().removeprefix("0x")

@@ -31,7 +31,7 @@ from isochron._core import Assignment, Decision, Ledger, UpdateRecord, lay_out
 from isochron.errors import Error, PeerError, TimeoutError
 from isochron.served.session import Owner, Session
 from isochron.served.sockets import Sockets
-from isochron.torch import shard_optimizer, state
+from isochron.torch import shard_optimizer
 from isochron.torch.finite import all_finite, drop_gradients, gradients_of
 from isochron.torch.job import Job
 from isochron.torch.recovery import MOST_ATTEMPTS
@@ -173,7 +173,7 @@ class AsyncJob(Job):
                 if not order.barrier:
                     return (self._fetch(order),)
                 self._session.meet()
-                self._arrive()
+                self._session.arrive(self._replica)
             except PeerError as error:
                 self._recover(error)
         return None
@@ -187,13 +187,10 @@ class AsyncJob(Job):
         kinds = [[(str(one.dtype), one.element_size(), one.numel()) for one in group] for group in groups]
         layout = lay_out(kinds, self._world.size)
         updaters = shard_optimizer.cut(optimizer, self._parameters, layout, rank)
-        replica, world = self._replica, self._world
-        learned = state.part(replica.state(), "controller.").encode()
-        owner = Owner(self._gather, self._average, self._take_record, world.agree_on_barrier, self._restore_chunk)
+        agree = self._world.agree_on_barrier
+        owner = Owner(self._gather, self._average, self._take_record, agree, self._restore_chunk)
         return Session(
-            owner, rank, replica.workers, self.options, self._connect(), layout, updaters, learned,
-            epoch=replica.epoch, position=replica.position, samples_per_epoch=self._source.samples_per_epoch,
-            ledger=replica.ledger, next_record=self._next_update)  # fmt: skip
+            owner, rank, self._replica, self.options, self._connect(), layout, updaters, self._next_update)  # fmt: skip
 
     def _connect(self) -> _core.TcpLink:
         return Sockets(self._world.rank, self._gather, None, self.options.timeout).connect()
@@ -289,13 +286,6 @@ class AsyncJob(Job):
             known = [(numbers.index(rank), host) for rank, host in zip(error.ranks, error.hosts) if rank in numbers]
             raise type(error)(str(error), [rank for rank, _ in known], [host for _, host in known]) from error
 
-    def _arrive(self) -> None:
-        session, order = self._running, self._order
-        parts = {"controller.": order.controller.decode(), "place.ledger.": session.ledger.state().decode()}
-        fields = {"place.epoch": session.epoch, "place.position": session.position, "stopping": order.stopping,
-                  "stop_signal": order.stop_signal}  # fmt: skip
-        self._replica.take_over(state.changed(self._replica.state(), parts, fields))
-
     # When somebody is lost, the session goes on among those who are left (isochron/server/session_recovery.cc).
 
     def _recover(self, error: BaseException) -> None:
@@ -316,7 +306,7 @@ class AsyncJob(Job):
                 failure = another
                 continue
             if session.at_barrier:
-                self._arrive()
+                session.arrive(self._replica)
             return
         raise failure
 

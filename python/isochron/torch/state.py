@@ -6,7 +6,6 @@ import glob
 import io
 import os
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch
 
 from isochron._core import VERSION, Replica
 from isochron.errors import Error
+from isochron.replica_state import changed
 from isochron.torch.parallel import Models
 from isochron.torch.world import World
 
@@ -43,32 +43,6 @@ def for_replica(saved: dict[str, Any], own: bytes) -> bytes:
         fields |= {f"place.{name}": saved[name] for name in ("dataset_size", "epoch", "position")}
         parts["place.ledger."] = saved["ledger"]
     return changed(own, parts, fields)
-
-
-def changed(state: bytes, parts: Mapping[str, str], fields: Mapping[str, int | float | str]) -> bytes:
-    """A replica's state, which is a line `n NAME NUMBER...` or `w NAME TEXT` for every field, with other values in
-    some fields, and with other states in place of all fields whose names begin with a prefix."""
-    lines = [line for line in state.decode().splitlines() if not line[2:].startswith(tuple(parts))]
-    lines = [line for line in lines if line.split(" ", 2)[1] not in fields]
-    lines += [f"{line[:2]}{prefix}{line[2:]}" for prefix, part in parts.items() for line in part.splitlines()]
-    for name, value in fields.items():
-        if isinstance(value, str):
-            escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
-            lines.append(f"w {name} {escaped}")
-        else:
-            lines.append(f"n {name} {float(value).hex().replace('0x', '')}")
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
-def value_of(state: bytes, name: str) -> str:
-    """Of a field with one number, as the text has it."""
-    return next(line.split(" ", 2)[2] for line in state.decode().splitlines() if line.split(" ", 2)[1] == name)
-
-
-def part(state: bytes, prefix: str) -> str:
-    """The fields whose names begin with the prefix, as a state of their own."""
-    lines = [line for line in state.decode().splitlines() if line[2:].startswith(prefix)]
-    return "".join(f"{line[:2]}{line[2 + len(prefix) :]}\n" for line in lines)
 
 
 @dataclass
