@@ -7,7 +7,6 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "isochron/core/policy/legal.h"
 #include "isochron/core/policy/per_worker.h"
 #include "isochron/core/predict/expected_max.h"
 #include "isochron/core/random/normal.h"
@@ -17,10 +16,6 @@ namespace {
 
 // Share of a step's variance that parts of it have by themselves: measured (docs/algorithms.md).
 constexpr double kNoiseOfParts = 1.0 / 3.0;
-
-// Equal shares are kept unless another split is expected to be faster by more than this: where time hardly depends on
-// the batch, noise alone would move all samples to one worker.
-constexpr double kIndifference = 0.02;
 
 std::vector<double> as_wishes(std::span<const std::int64_t> batches) {
   return {batches.begin(), batches.end()};
@@ -119,7 +114,7 @@ Proposal IsochronPolicy::observe(
   meetings_ = static_cast<double>(std::ranges::max(readings, {}, &Reading::meetings).meetings);
 
   Outlook view = outlook();
-  const auto [wished, wished_seconds, bet, equal] = best_split(roster, view);
+  const auto [wished, wished_seconds, bet] = best_split(roster, view);
   const auto suspect = std::ranges::find_if(tracks_, &Track::suspected);
   const std::string suspicion =
       suspect == tracks_.end() ? ""
@@ -129,10 +124,7 @@ Proposal IsochronPolicy::observe(
     return keep(
         current,
         suspicion.empty() ? Reason::kKept : Reason::kOutlier,
-        suspicion.empty()
-            ? (equal ? "equal shares: no other split is expected to be " + percent(kIndifference) + " faster"
-                     : "the split is the best known")
-            : suspicion + "; held until another confirms it");
+        suspicion.empty() ? "the split is the best known" : suspicion + "; held until another confirms it");
   }
   const double gain = 1.0 - wished_seconds / cost(roster, view, current);
   gain_ = std::max(0.0, gain_ + gain);
@@ -341,16 +333,7 @@ IsochronPolicy::Choice IsochronPolicy::best_split(const Roster& roster, Outlook&
       best.seconds = seconds;
     }
   }
-  prefer_equal_shares(roster, view, best);
   return best;
-}
-
-void IsochronPolicy::prefer_equal_shares(const Roster& roster, const Outlook& view, Choice& best) const {
-  std::vector<std::int64_t> equal = nearest_legal(roster, equal_split(roster));
-  const double seconds = cost(roster, view, equal) / (1.0 + kIndifference);
-  if (!best.bet && seconds <= best.seconds) {
-    best = {.batches = std::move(equal), .seconds = seconds, .equal = true};
-  }
 }
 
 std::vector<std::int64_t> IsochronPolicy::risk_split(const Roster& roster, const Outlook& view) const {

@@ -9,8 +9,7 @@
 //      (predict/common_mode.h); a reading too odd to be noise is held back, and a second one of its sign settles it;
 //   c) a split by the exact allocator, with each scale inflated so that every worker is the straggler as often as its
 //      share of the speed says: that minimises the expected maximum (predict/expected_max.h);
-//   d) equal shares in place of a split that is hardly better: then nobody moves samples for noise;
-//   e) rent or buy: the predicted gain accumulates until it exceeds the price of a move.
+//   d) rent or buy: the predicted gain accumulates until it exceeds the price of a move.
 // Cost: O(K) plus two or three allocations a step.
 #pragma once
 
@@ -80,7 +79,6 @@ class IsochronPolicy final : public Policy {
     std::vector<std::int64_t> batches;
     double seconds = 0.0;
     bool bet = false;
-    bool equal = false;  // shares, which others would not beat by much
   };
 
   void meet(const Roster& roster);
@@ -104,7 +102,6 @@ class IsochronPolicy final : public Policy {
   [[nodiscard]] std::vector<std::int64_t> risk_split(const Roster& roster, const Outlook& outlook) const;
   /// A bet changes the outlook to the one it bets on.
   [[nodiscard]] Choice best_split(const Roster& roster, Outlook& outlook) const;
-  void prefer_equal_shares(const Roster& roster, const Outlook& outlook, Choice& best) const;
   [[nodiscard]] const Shape& shape_of(const Track& track) const { return (*grid_)[track.shape]; }
 
   IsochronOptions options_;
