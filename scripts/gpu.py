@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Builds and checks Isochron on a machine with an NVIDIA GPU and no network: native module, engine, GPU tests, benchmarks.
+"""Builds and checks Isochron on a machine with an NVIDIA GPU and no network: native module, engine, GPU tests,
+benchmarks.
 
     scripts/gpu.py pack kit.tar.xz [--nccl libnccl.so.2]              where `make setup` has been run
     scripts/gpu.py run kit.tar.xz --json gpu.json [--stages build,tests,benchmarks] [--sets gpt2-75-25]
 
-The kit holds what the build needs beyond the other machine's compiler, CMake and a Python with a CUDA build of PyTorch:
-headers and libraries, Open MPI, nanobind, pytest, and NCCL 2.30 or later, by which several workers may share a GPU. Every
-test and benchmark runs under a watchdog. The JSON has the machine, each stage's seconds, tests and figures; it is written
-anew after every stage, so that what was done is known though a later one fails.
+The kit holds what the build needs beyond the other machine's compiler, CMake and a Python with a CUDA build of
+PyTorch: headers and libraries, Open MPI, nanobind, pytest, and NCCL 2.30 or later, by which several workers may share
+a GPU. Every test and benchmark runs under a watchdog. The JSON has the machine, each stage's seconds, tests and
+figures; it is written anew after every stage, so that what was done is known though a later one fails.
 """
 
 import argparse
@@ -114,7 +115,8 @@ def build(options):
     libraries = f"{KIT}/prefix/lib/x86_64-linux-gnu:{os.environ.get('LIBRARY_PATH', '')}"
     if watched("configure", configure, 200, {"LIBRARY_PATH": libraries}):
         return {"ok": False}
-    code = watched("build", ["cmake", "--build", BUILD, "--target", *options.targets.split(",")], 900, {"LIBRARY_PATH": libraries})
+    command = ["cmake", "--build", BUILD, "--target", *options.targets.split(",")]
+    code = watched("build", command, 900, {"LIBRARY_PATH": libraries})
     return {"ok": code == 0}
 
 

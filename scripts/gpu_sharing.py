@@ -1,8 +1,8 @@
 """Several workers on one GPU: shares of it by NVIDIA's Multi-Process Service (MPS), and NCCL among them.
 
-NCCL refuses two ranks on one GPU, except that 2.30 and later permit it when told to. That is an experiment of NCCL's: with
-four ranks its collectives hang now and then, whatever runs on them. So everything here runs under a watchdog, and after a
-hang with a new MPS, since the old one does not answer any more.
+NCCL refuses two ranks on one GPU, except that 2.30 and later permit it when told to. That is an experiment of NCCL's:
+with four ranks its collectives hang now and then, whatever runs on them. So everything here runs under a watchdog,
+and after a hang with a new MPS, since the old one does not answer any more.
 """
 
 import contextlib

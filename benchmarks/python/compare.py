@@ -105,7 +105,8 @@ def main():
         print(", ".join(f"{key} {value:.3f}" if isinstance(value, float) else f"{value:>10}"
                         for key, value in results[-1].items()))  # fmt: skip
     if options.json:
-        options.json.write_text(json.dumps({"backend": backend, "ideal": ideal, "speeds": speeds, "results": results}) + "\n")
+        report = {"backend": backend, "ideal": ideal, "speeds": speeds, "results": results}
+        options.json.write_text(json.dumps(report) + "\n")
 
 
 if __name__ == "__main__":

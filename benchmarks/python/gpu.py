@@ -4,8 +4,8 @@
     benchmarks/python/gpu.py --nccl libnccl.so.2 --json gpu.json
 
 Starts compare.py, which says what is measured, once for every set of workers and round. Shares of the GPU are made by
-NVIDIA's MPS. --nccl names a library of NCCL 2.30 or later, by which workers of one GPU exchange gradients; without it they
-go through host memory. A round that hangs in NCCL is ended by a watchdog, counted, and tried again.
+NVIDIA's MPS. --nccl names a library of NCCL 2.30 or later, by which workers of one GPU exchange gradients; without it
+they go through host memory. A round that hangs in NCCL is ended by a watchdog, counted, and tried again.
 """
 
 import argparse
@@ -21,8 +21,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "scripts"))
 import gpu_sharing  # noqa: E402
 
-# Under some shares of MPS, 75 % among them, cuBLAS gives weight gradients that are not finite, with one process and without
-# Isochron, too. That changes no speed, so it is not looked at, by Isochron as little as by DDP.
+# Under a share of 75 % of MPS the Transformer's weight gradients are not finite in some passes, with one process and
+# without Isochron, too; why is not known. So nothing looks at them here, Isochron as little as DDP.
 TURNS = ["--solo-seconds", "1.5", "--turns", "2", "--steps", "6", "--first-steps", "14", "--numbers", "ignore"]
 FOUR, TWO = ["50", "25", "15", "10"], ["75", "25"]
 # Workers, and how compare.py runs: a CPU needs seconds for its half of a batch.

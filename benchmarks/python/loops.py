@@ -33,7 +33,7 @@ def stock(job, task, dataset, batch, device="cpu"):
 
 
 def ours(task, dataset, batch, policy, device="cpu", numbers="stop"):
-    job = isochron.Job(global_batch=batch, policy=policy, device=device, numbers=numbers)
+    job = isochron.Job(global_batch=batch, policy=policy, device=device, on_nonfinite=numbers)
     model = network(task, device)
     model, optimizer = job.prepare(model, task.optimizer(model))
     loader = job.loader(dataset)

@@ -73,7 +73,6 @@ struct PushCounts {
   std::int64_t applied = 0;
 };
 
-
 // The workers changed in the middle of an exchange such as sum(); the job has recovered and goes on. Repeat it, with
 // the share that this worker has now.
 class Interrupted : public Error {

@@ -111,7 +111,8 @@ bool optional_field(Cursor& cursor, std::string_view key, Value& value) {
 /// One worker for every entry of the column that comes next.
 void make_workers(const Cursor& cursor, std::vector<WorkerStep>& workers) {
   const std::string_view list = cursor.rest().substr(0, cursor.rest().find(']'));
-  workers.resize(static_cast<std::size_t>(std::ranges::count(list, ',')));  // the one before the key counts for the last
+  workers.resize(
+      static_cast<std::size_t>(std::ranges::count(list, ',')));  // the one before the key counts for the last
 }
 
 template <class Value>

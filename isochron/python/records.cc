@@ -33,7 +33,8 @@ using Failure = std::tuple<WorkerId, std::int64_t, bool>;  // as in MemoryFailur
 void bind_step_records(nb::module_& module) {
   nb::class_<WorkerStep> worker_step(module, "WorkerStep", "One worker's part of a finished step.");
   std::apply(
-      [&](const auto&... column) { (worker_step.def_ro(column.attribute.data(), column.member), ...); }, kWorkerColumns);
+      [&](const auto&... column) { (worker_step.def_ro(column.attribute.data(), column.member), ...); },
+      kWorkerColumns);
   nb::class_<StepRecord>(module, "StepRecord", "A finished step, as in the run log.")
       .def_ro("step", &StepRecord::step)
       .def_ro("epoch", &StepRecord::epoch)
@@ -73,9 +74,18 @@ void bind_step_records(nb::module_& module) {
   nb::class_<EventRecord>(module, "EventRecord", "Something that happened to a worker or to the job.")
       .def(
           "__init__",
-          [](EventRecord* self, std::int64_t step, double seconds, std::string event, WorkerId worker, std::string words) {
+          [](EventRecord* self,
+             std::int64_t step,
+             double seconds,
+             std::string event,
+             WorkerId worker,
+             std::string words) {
             new (self) EventRecord{
-                .step = step, .seconds = seconds, .event = std::move(event), .worker = worker, .words = std::move(words)};
+                .step = step,
+                .seconds = seconds,
+                .event = std::move(event),
+                .worker = worker,
+                .words = std::move(words)};
           },
           nb::arg("step"),
           nb::arg("seconds"),

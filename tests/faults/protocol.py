@@ -6,7 +6,7 @@ STEPS, BATCH, WHEN = 6, 8, 2
 
 
 def options():
-    return _core.ReplicaOptions(BATCH, policy="uniform")
+    return _core.JobSettings(global_batch=BATCH, policy="uniform")
 
 
 class Job:

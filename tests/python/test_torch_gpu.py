@@ -42,7 +42,8 @@ def test_gradients_go_over_nccl_where_every_worker_has_a_gpu_to_itself_or_may_sh
 
 
 def test_whoever_aborts_nccl_has_told_the_others_before(monkeypatch):
-    """Who receives from an aborted kernel finds the word in the store when it asks, after its own exchange has ended."""
+    """Who receives from an aborted kernel finds the word in the store when it asks, after its own exchange has
+    ended."""
     calls, done = [], threading.Event()
     monkeypatch.setattr(watch, "abort_nccl", lambda: (calls.append("abort"), done.set()))
     looker = watch.Watch(lambda: "lost rank 1", lambda: "", calls.append, timeout=60.0)

@@ -23,27 +23,27 @@
 namespace isochron {
 
 struct StepReport {
-  std::int64_t batch = 0;         // samples that it computed
-  double items = -1.0;            // what the loss is the mean over: samples, or for instance tokens; -1: the batch
-  double start = 0.0;             // of the step, seconds on this worker's clock since the job began
-  double seconds = 0.0;           // computing to the last local gradient, waiting excluded
-  bool warm = true;               // false: the device's first step with this size, or one that compiled
-  double waited = 0.0;            // within that time, for the others, such as for statistics of BatchNorm
-  std::int64_t sync_points = 1;   // how often it waited for all others, the end of the step included
-  double cpu = 0.0;               // share of that time in which this process computed, 0..1
-  double memory = 0.0;            // share of the machine's memory that it holds, 0..1
-  double peak_memory = 0.0;       // the highest share that it has held so far, 0..1; 0: unknown
-  double loss = 0.0;              // mean over its items
-  double local_square = 0.0;      // of the step before: b_k / B times the squared norm of its own mean gradient
-  double global_square = 0.0;     // of the step before: squared norm of the averaged gradient
-  std::uint64_t digest = 0;       // of what this worker believes the step to be
-  bool stop = false;              // the job is to end after this step
-  std::int32_t signal = 0;        // the signal that asks for it; 0: none
-  bool finite = true;             // false: its own gradient is not, as far as it was looked at
-  bool out_of_memory = false;     // its memory did not hold failed_batch samples, so the step did not happen
+  std::int64_t batch = 0;        // samples that it computed
+  double items = -1.0;           // what the loss is the mean over: samples, or for instance tokens; -1: the batch
+  double start = 0.0;            // of the step, seconds on this worker's clock since the job began
+  double seconds = 0.0;          // computing to the last local gradient, waiting excluded
+  bool warm = true;              // false: the device's first step with this size, or one that compiled
+  double waited = 0.0;           // within that time, for the others, such as for statistics of BatchNorm
+  std::int64_t sync_points = 1;  // how often it waited for all others, the end of the step included
+  double cpu = 0.0;              // share of that time in which this process computed, 0..1
+  double memory = 0.0;           // share of the machine's memory that it holds, 0..1
+  double peak_memory = 0.0;      // the highest share that it has held so far, 0..1; 0: unknown
+  double loss = 0.0;             // mean over its items
+  double local_square = 0.0;     // of the step before: b_k / B times the squared norm of its own mean gradient
+  double global_square = 0.0;    // of the step before: squared norm of the averaged gradient
+  std::uint64_t digest = 0;      // of what this worker believes the step to be
+  bool stop = false;             // the job is to end after this step
+  std::int32_t signal = 0;       // the signal that asks for it; 0: none
+  bool finite = true;            // false: its own gradient is not, as far as it was looked at
+  bool out_of_memory = false;    // its memory did not hold failed_batch samples, so the step did not happen
   std::int64_t failed_batch = 0;
-  bool chunkable = false;         // if out_of_memory: it can compute a batch in chunks
-  bool newcomer = false;          // a worker is ready to join; rank 0's word counts
+  bool chunkable = false;  // if out_of_memory: it can compute a batch in chunks
+  bool newcomer = false;   // a worker is ready to join; rank 0's word counts
 
   bool operator==(const StepReport&) const = default;
 };

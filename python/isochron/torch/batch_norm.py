@@ -6,9 +6,10 @@ and the gradient of its inputs is that of all workers' losses together:
   dx = (w / s) (dy - (sum dy + xhat sum dy xhat) / N),   s = sqrt(var + eps),   sums over all workers.
 Losses are scaled by b_k K / B and gradients averaged, so what remains is one batch of B.
 
-A layer costs one all-gather of 2 C + 1 numbers forward and one all-reduce of 2 C backward: over NCCL, without the host
-waiting for the GPU, if gradients go that way, else through host memory, so that workers on CPUs and GPUs mix. All workers must run the same layers in the same order. A lost worker does not show in the
-model's code: from then on a layer uses what this worker has, and the job deals with the failure at the end of the step.
+A layer costs one all-gather of 2 C + 1 numbers forward and one all-reduce of 2 C backward: over NCCL, without the
+host waiting for the GPU, if gradients go that way, else through host memory, so that workers on CPUs and GPUs mix.
+All workers must run the same layers in the same order. A lost worker does not show in the model's code: from then on
+a layer uses what this worker has, and the job deals with the failure at the end of the step.
 """
 
 from __future__ import annotations

@@ -123,7 +123,8 @@ def _groups_of(module: Any) -> list[Any]:
 
 def _time_group(group: Any, stopwatch: Stopwatch, world: World) -> None:
     """On a GPU, FSDP2 gathers and reduces on streams of its own, and the stream that computes waits for them in these
-    functions: for parameters before it uses them, for earlier reductions when a gradient is complete, and at the end."""
+    functions: for parameters before it uses them, for earlier reductions when a gradient is complete, and at the
+    end."""
     wait_for_unshard, post_backward, finalize = group.wait_for_unshard, group.post_backward, group.finalize_backward
 
     def wait_for_parameters() -> None:

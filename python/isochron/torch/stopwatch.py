@@ -1,13 +1,13 @@
 """The time that a worker computes in a step: to its last own gradient, less what it waits for the others until then.
 
-The end of backward would not do: the reduction makes it the same moment for all. So the clock stops where autograd has
-computed the gradients of a backward pass and goes on where the wrapper has reduced them: a step may have several passes.
-For that a hook on the parameters asks autograd, as a pass begins, for a call at its end; DDP, which asks later, is served
-later. Hooks cost a few microseconds each; once it is known which gradients come last in a pass, only theirs stay, and
-those of parameters that had none yet.
+The end of backward would not do: the reduction makes it the same moment for all. So the clock stops where autograd
+has computed the gradients of a backward pass and goes on where the wrapper has reduced them: a step may have several
+passes. For that a hook on the parameters asks autograd, as a pass begins, for a call at its end; DDP, which asks
+later, is served later. Hooks cost a few microseconds each; once it is known which gradients come last in a pass, only
+theirs stay, and those of parameters that had none yet.
 
-On a GPU events of its stream take the place of the clock. An exchange, over NCCL or through host memory, keeps the stream
-waiting: the time that it stands still is that between two events around the exchange.
+On a GPU events of its stream take the place of the clock. An exchange, over NCCL or through host memory, keeps the
+stream waiting: the time that it stands still is that between two events around the exchange.
 """
 
 from __future__ import annotations

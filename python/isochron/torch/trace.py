@@ -68,8 +68,8 @@ class Trace:
         last: StepRecord | None = None,
     ) -> None:
         """By the first worker, when a loop begins. A log that goes on is told from which step; one of another run is
-        set aside. `others`: there are other datasets, on which steps may have been since the log's last one. `last`: the
-        last finished step of this job, which a first worker that was lost may not have written any more."""
+        set aside. `others`: there are other datasets, on which steps may have been since the log's last one. `last`:
+        the last finished step of this job, which a first worker that was lost may not have written any more."""
         self._names |= {worker.id: worker.name for worker in workers}
         if not first:
             return

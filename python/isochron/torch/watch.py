@@ -1,9 +1,10 @@
-"""Gets this worker out of an exchange over NCCL that will never end, since a worker of it is lost, late or has given up.
+"""Gets this worker out of an exchange over NCCL that will never end, since a worker of it is lost, late or has given
+up.
 
-NCCL's kernels wait on the GPU, for ever, and whoever waits for the GPU waits with them. So a thread looks after the others;
-when one is gone it says so in the store, where the others see it, and aborts the communicators. Kernels that are aborted
-leave behind gradients that are none, here and perhaps with those they were sending to: a gradient counts only if nobody
-had said anything when it was complete.
+NCCL's kernels wait on the GPU, for ever, and whoever waits for the GPU waits with them. So a thread looks after the
+others; when one is gone it says so in the store, where the others see it, and aborts the communicators. Kernels that
+are aborted leave behind gradients that are none, here and perhaps with those they were sending to: a gradient counts
+only if nobody had said anything when it was complete.
 """
 
 from __future__ import annotations

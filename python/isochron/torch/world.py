@@ -1,9 +1,9 @@
 """The workers of a job as this process sees them, and what they exchange besides gradients.
 
 Two process groups of our own lie over the default one: `gradients`, which DDP averages over, and `control`, a gloo
-group on the CPU for telemetry, so that neither gets into the other's order. Gradients and BatchNorm's statistics go over
-NCCL where every worker has a GPU to itself; else both go over gloo, the statistics by `control`. Both groups can be given
-up and made anew among those that are left; the default group cannot, and is used only at the start.
+group on the CPU for telemetry, so that neither gets into the other's order. Gradients and BatchNorm's statistics go
+over NCCL where every worker has a GPU to itself; else both go over gloo, the statistics by `control`. Both groups can
+be given up and made anew among those that are left; the default group cannot, and is used only at the start.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def _gpu(device: torch.device) -> tuple[str, bool] | None:
 
 
 def choose_backend(gpus: list[tuple[str, bool] | None]) -> str:
-    """Of the gradients, from what all workers say of their GPUs: NCCL knows no CPUs, and refuses two workers on a GPU."""
+    """Of the gradients, from what all workers say of their GPUs: NCCL knows no CPUs, and refuses two workers on a
+    GPU."""
     known = [gpu for gpu in gpus if gpu is not None]
     if len(known) < len(gpus):
         return "gloo"
