@@ -25,6 +25,6 @@ check tree scripts/lint/tree.py
 check layers scripts/lint/layers.py
 check mutations scripts/mutate.py --check
 check headers scripts/lint/headers.py "$@"
-check types .venv/bin/mypy
+check types sh -c "cmake --build build/dev --target isochron_python >build/log/types.log && .venv/bin/mypy"
 check tidy scripts/lint/tidy.py "$@"
 [ "$failed" = 0 ]

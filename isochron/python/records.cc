@@ -58,7 +58,8 @@ void bind_step_records(nb::module_& module) {
           "balance",
           [](const StepRecord& self) { return balance(self.workers); },
           "Mean over longest compute time of the workers that computed: 1 if all were done at the same moment.")
-      .def("to_json", [](const StepRecord& self) { return to_json(self); });
+      .def("to_json", [](const StepRecord& self) { return to_json(self); })
+      .def("__repr__", [](const StepRecord& self) { return "StepRecord(" + to_json(self) + ")"; });
   nb::class_<UpdateRecord>(module, "UpdateRecord", "What one worker of an asynchronous run added to the model.")
       .def_ro("step", &UpdateRecord::step)
       .def_ro("epoch", &UpdateRecord::epoch)
@@ -70,7 +71,8 @@ void bind_step_records(nb::module_& module) {
       .def_prop_ro("reason", [](const UpdateRecord& self) { return std::string(to_string(self.reason)); })
       .def_ro("words", &UpdateRecord::words)
       .def_ro("loss", &UpdateRecord::loss)
-      .def_ro("staleness", &UpdateRecord::staleness);
+      .def_ro("staleness", &UpdateRecord::staleness)
+      .def("__repr__", [](const UpdateRecord& self) { return "UpdateRecord(" + to_json(self) + ")"; });
   nb::class_<EventRecord>(module, "EventRecord", "Something that happened to a worker or to the job.")
       .def(
           "__init__",
@@ -96,7 +98,8 @@ void bind_step_records(nb::module_& module) {
       .def_ro("seconds", &EventRecord::seconds)
       .def_ro("event", &EventRecord::event)
       .def_ro("worker", &EventRecord::worker)
-      .def_ro("words", &EventRecord::words);
+      .def_ro("words", &EventRecord::words)
+      .def("__repr__", [](const EventRecord& self) { return "EventRecord(" + to_json(self) + ")"; });
   module.def(
       "balance",
       [](const std::vector<std::int64_t>& batches, const std::vector<double>& seconds) {

@@ -158,7 +158,7 @@ def test_jobs_loaders_decisions_and_records_say_what_they_are(alone):
     assert words[0] == "<Job: worker 0 of 1, step 2, epoch 0, batches [40], policy isochron>"
     assert words[1] == "<Loader of Points in a job of 1 workers: step 2, epoch 0>"
     assert words[2].startswith("<Decision for step 2: batches [40], ")
-    assert words[3].startswith("StepRecord(step=1, epoch=0, position=40, ")
+    assert words[3].startswith('StepRecord({"type":"step","step":1,"epoch":0,"position":40,')
 
 
 def test_batches_are_moved_on_request(alone):

@@ -150,7 +150,7 @@ with isochron.Job(global_batch=8, sync="asp", timeout=2.0, elastic=False) as job
 
 
 @pytest.mark.parametrize(("victim", "how"), [(0, "SIGKILL"), (1, "SIGSTOP")])
-def test_survivors_of_an_asynchronous_job_go_on(tmp_path, victim, how):
+def test_survivors_of_an_asynchronous_job_go_on(tmp_path, capfd, victim, how):
     """Also of the first one, which has the coordinator and a share of the parameters, and writes the log."""
     script = f"""
 import torch, isochron.torch as isochron
@@ -169,9 +169,9 @@ with isochron.Job(global_batch=12, sync="asp", timeout=3.0, log={str(tmp_path / 
     print("size", job.size, flush=True)
 """
     with launched(tmp_path, script, "-n", "3") as launcher:
-        said, told = launcher.communicate(timeout=120)
+        _, told = launcher.communicate(timeout=120)
         assert launcher.returncode == 0, told
-        assert said.split() == ["size", "2"] * 2
+    assert capfd.readouterr().out.split() == ["size", "2"] * 2
     names, _ = events(tmp_path)
     assert ("death" if how == "SIGKILL" else "evicted") in names
     check_accounting(tmp_path)

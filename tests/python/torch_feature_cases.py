@@ -208,7 +208,7 @@ def gan():
             optimizer.step()
             optimizer.zero_grad()
         steps += 1
-    times = [worker.seconds for worker in job.last_step.workers] if job.last_step else []
+    times = [worker.compute_seconds for worker in job.last_step.workers] if job.last_step else []
     job.close()
     mine = torch.cat([p.detach().flatten() for p in (*generator.parameters(), *critic.parameters())])
     g, c = small_model(), small_model()

@@ -95,7 +95,7 @@ def paced(kind, steps=8, slowness=3):
         optimizer.step()
         optimizer.zero_grad()
     job.close()
-    return [([worker.seconds for worker in step.workers], step.seconds) for step in times[3:]]
+    return [([worker.compute_seconds for worker in step.workers], step.seconds) for step in times[3:]]
 
 
 class Blocks(torch.utils.data.Dataset):
