@@ -61,7 +61,7 @@ std::string variable(const char* name) {
 }
 
 #ifdef ISOCHRON_PRELOADED
-const bool restricted_from_the_start [[maybe_unused]] = [] {
+const bool kRestrictedFromTheStart [[maybe_unused]] = [] {
   if (const std::string name = variable(kVariable); if_nametoindex(name.c_str()) != 0) {
     restrict_to(name);
   }

@@ -51,7 +51,7 @@ Option whole_option(std::string_view name, double& value, std::string_view meani
   Option option = number_option(name, value, 0.0, static_cast<double>(kMostCount), meaning);
   option.type = Option::Type::kInteger;
   option.permitted = "a whole number from 0 to " + std::to_string(kMostCount);
-  option.set = [&value, set = option.set](std::string_view text) {
+  option.set = [set = option.set](std::string_view text) {
     const bool whole = text.find_first_not_of("0123456789") == std::string_view::npos;
     return whole && set(text);
   };

@@ -69,7 +69,7 @@ std::set<std::string> sockets_of(const fs::path& process) {
   std::error_code none;
   for (const fs::directory_entry& entry : fs::directory_iterator(process / "fd", none)) {
     const std::string target = fs::read_symlink(entry.path(), none).string();
-    if (target.starts_with("socket:[") && target.ends_with("]")) {
+    if (target.starts_with("socket:[") && target.ends_with(']')) {
       inodes.insert(target.substr(8, target.size() - 9));
     }
   }

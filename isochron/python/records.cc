@@ -60,6 +60,9 @@ void bind_step_records(nb::module_& module) {
           "Mean over longest compute time of the workers that computed: 1 if all were done at the same moment.")
       .def("to_json", [](const StepRecord& self) { return to_json(self); })
       .def("__repr__", [](const StepRecord& self) { return "StepRecord(" + to_json(self) + ")"; });
+}
+
+void bind_other_records(nb::module_& module) {
   nb::class_<UpdateRecord>(module, "UpdateRecord", "What one worker of an asynchronous run added to the model.")
       .def_ro("step", &UpdateRecord::step)
       .def_ro("epoch", &UpdateRecord::epoch)
@@ -221,6 +224,7 @@ void bind_introduction(nb::module_& module) {
 
 void bind_records(nb::module_& module) {
   bind_step_records(module);
+  bind_other_records(module);
   bind_reports(module);
   bind_progress(module);
   bind_introduction(module);

@@ -60,6 +60,7 @@ std::vector<Peer> peers_of(const nb::handle& error) {
   std::vector<Peer> peers;
   const auto ranks = nb::cast<std::vector<int>>(nb::list(error.attr("ranks")));
   const auto hosts = nb::cast<std::vector<std::string>>(nb::list(error.attr("hosts")));
+  peers.reserve(ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     peers.push_back({.rank = ranks[i], .host = i < hosts.size() ? hosts[i] : ""});
   }
@@ -77,7 +78,7 @@ auto in_python(const Call& call) {
     if (!nb::isinstance(error.value(), errors.attr("PeerError"))) {
       throw;
     }
-    const std::string text = nb::cast<std::string>(nb::str(error.value()));
+    const auto text = nb::cast<std::string>(nb::str(error.value()));
     if (nb::isinstance(error.value(), errors.attr("TimeoutError"))) {
       throw TimeoutError(text, peers_of(error.value()));
     }
@@ -235,6 +236,7 @@ class PythonSession {
     }
     values_ = std::move(values);
     std::vector<Space> spaces;
+    spaces.reserve(values_.size());
     for (const Array& array : values_) {
       spaces.push_back(space_of(array));
     }
@@ -342,6 +344,7 @@ void bind_link(nb::module_& module) {
           "__init__",
           [](TcpLink* self, int rank, const std::vector<std::string>& hosts, double timeout) {
             std::vector<Peer> peers;
+            peers.reserve(hosts.size());
             for (const std::string& host : hosts) {
               peers.push_back({.rank = static_cast<int>(peers.size()), .host = host});
             }

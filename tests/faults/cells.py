@@ -100,9 +100,10 @@ CELLS = [
     *_cells("PyTorch without recovery", "bsp", LOSSES, ("rendezvous", *COMPUTING, "checkpoint", "evaluation"), "named"),
     *_cells("PyTorch without recovery", "bsp", LOSSES, ("leave",), "named"),
     *_cells("PyTorch without recovery", "bsp", LOSSES, ("end",), "done"),
-    # PyTorch, out of step: a lost worker ends the job.
+    # PyTorch, out of step: who is left goes on within an epoch; between two a lost worker ends the job.
+    *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, COMPUTING, "on")),
     *(cell for sync in ("asp", "ssp") for cell in _cells(
-        "PyTorch", sync, LOSSES, ("rendezvous", *COMPUTING, "checkpoint", "evaluation"), "named")),
+        "PyTorch", sync, LOSSES, ("rendezvous", "checkpoint", "evaluation"), "named")),
     *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, ("leave",), "left")),
     *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, ("end",), "done")),
     # TensorFlow: a lost worker ends the job.
