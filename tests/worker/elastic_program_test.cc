@@ -41,7 +41,7 @@ class ElasticProgramTest : public ShellTest {
         "$p; };"
         "said() { until grep -q \"$1\" $2; do sleep 0.05; done; };";
     std::ofstream(folder_ / "script") << wait_for_steps << "export TMPDIR=$PWD OMP_NUM_THREADS=1\n"
-                                      << "timeout -s KILL 120 '" ISOCHRON_PROGRAM "' launch " << launch << " & job=$!\n"
+                                      << "timeout -s KILL 240 '" ISOCHRON_PROGRAM "' launch " << launch << " & job=$!\n"
                                       << "launcher() { pgrep -P $job; };\n"
                                       << meanwhile << "\nwait $job\n";
     return shell("bash script");
