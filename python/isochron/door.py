@@ -135,7 +135,7 @@ class Door:
         return Guest(link, _receive(link, self._key, b"guest", nonces, MOST_HELLO, deadline), self._key, nonces)
 
     def _complain(self, error: Exception) -> None:
-        """Of the first one, the second, the fourth: whoever knocks often fills no log."""
+        """True of the first one, the second, the fourth: whoever knocks often fills no log."""
         with self._lock:
             self._strangers += 1
             count = self._strangers

@@ -206,7 +206,7 @@ class Launcher:
             self._tell(f"host/{self._node}", f"{standing} {len(self._codes)} {self._looks}")
 
     def _other_hosts(self) -> list[tuple[str, int]]:
-        """Of each how its workers are, and how many have ended; one that has said nothing yet counts as running."""
+        """Says of each how its workers are and how many have ended; one that has said nothing yet counts as running."""
         said = [self._hear(f"host/{node}") or "running 0 0" for node in range(self._hosts) if node != self._node]
         return [(words.split()[0], int(words.split()[1])) for words in said]
 

@@ -28,5 +28,5 @@ def part(state: bytes, prefix: str) -> str:
 
 
 def value_of(state: bytes, name: str) -> str:
-    """Of a field with one number, as the text has it."""
+    """The value of a field with one number, as the text has it."""
     return next(line.split(" ", 2)[2] for line in state.decode().splitlines() if line.split(" ", 2)[1] == name)

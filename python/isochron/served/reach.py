@@ -47,7 +47,7 @@ def is_loopback(place: str) -> bool:
 
 
 def _source_towards(place: str) -> str:
-    """Of a datagram socket, which sends nothing by being connected."""
+    """The address of a datagram socket, which sends nothing by being connected."""
     with suppress(OSError):
         family, kind, _, _, address = socket.getaddrinfo(place, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:

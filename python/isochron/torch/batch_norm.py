@@ -132,7 +132,7 @@ class ExactSyncBatchNorm(_ExactBatchNorm):
 
 @functools.cache
 def _exact_class(kind: type[nn.Module]) -> type[nn.Module] | None:
-    """Of BatchNorm layers, FSDP's and users' variants among them, as long as they normalise as torch does."""
+    """Knows BatchNorm layers, FSDP's and users' variants among them, as long as they normalise as torch does."""
     if kind is nn.SyncBatchNorm:
         return ExactSyncBatchNorm
     if issubclass(kind, _ExactBatchNorm) or kind.forward is not nn.modules.batchnorm._BatchNorm.forward:

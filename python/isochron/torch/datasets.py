@@ -38,7 +38,7 @@ def replica_size(dataset: Any, options: LoaderOptions) -> int:
 
 
 def take_over(loader: DataLoader[Any]) -> tuple[Any, dict[str, Any]]:
-    """Of a DataLoader: the dataset, and what loader() would have been told. Batches and their order are the job's."""
+    """Takes over a DataLoader: dataset, and what loader() would be told. Batches and their order are the job's."""
     plain = isinstance(loader.sampler, (RandomSampler, SequentialSampler)) and not getattr(
         loader.sampler, "replacement", False
     )

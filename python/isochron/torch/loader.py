@@ -47,7 +47,7 @@ class Loader:
 
     @property
     def epoch(self) -> int:
-        """Of this loader's dataset."""
+        """The epoch of this loader's dataset."""
         return self._job._epoch_of(self._data)
 
     @property

@@ -166,7 +166,7 @@ def _fsdp() -> Any:
 
 
 def is_average(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> bool:
-    """Of the weights of another model, by what people do with such a copy."""
+    """Whether it averages the weights of another model, by what people do with such a copy."""
     if isinstance(model, AveragedModel):
         return True
     trained = {id(one) for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]}

@@ -109,7 +109,7 @@ def _as_given(value: Any) -> Any:
 def cut(
     whole: torch.optim.Optimizer, parameters: list[torch.nn.Parameter], layout: ParameterLayout, rank: int
 ) -> list[SliceUpdater]:
-    """Of this worker's chunks, with the present values and what `whole` has learned of them. Local."""
+    """Updaters of this worker's chunks, with the present values and what `whole` has learned of them. Local."""
     updaters, strips, slots = [], layout.strips, layout.slots
     for chunk in layout.chunks_on(rank):
         inside = [one for one, slot in zip(parameters, slots, strict=True) if slot.strip == chunk.strip]

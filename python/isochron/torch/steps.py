@@ -305,7 +305,7 @@ class Steps(Datasets):
             raise NumbersError(f"step {outcome.record.step}: the loss is not finite on {names}")
 
     def _end_scaled(self) -> None:
-        """Of losses that the loop has scaled by itself."""
+        """Ends a step whose losses the loop has scaled by itself."""
         self._stop_clock()
         known = self._loss is not None or self._said_loss is not None
         self._end_computing(self._loss, self._my_count if known else 0.0)

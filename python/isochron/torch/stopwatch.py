@@ -178,12 +178,12 @@ class Stopwatch:
 
 
 def _call_at_end_of_pass(call: Callable[[], None]) -> None:
-    """Of the backward pass under way, in the order of asking; a call may ask for another one."""
+    """Calls at the end of the backward pass under way, in the order of asking; a call may ask for another one."""
     torch.autograd.Variable._execution_engine.queue_callback(call)  # type: ignore[attr-defined]
 
 
 def memory_shares(device: torch.device) -> tuple[float, float]:
-    """Of the machine's or the GPU's memory: what is in use, and the most that this process has held."""
+    """Shares of the machine's or the GPU's memory: what is in use, and the most that this process has held."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         return 1.0 - free / total, torch.cuda.max_memory_reserved(device) / total

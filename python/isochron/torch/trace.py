@@ -39,7 +39,7 @@ def _set_aside(path: Path) -> None:
 
 
 class Trace:
-    """Of one dataset of the job; `number` counts them from 0."""
+    """The trace of one dataset of the job; `number` counts them from 0."""
 
     def __init__(self, options: JobOptions, number: int = 0) -> None:
         self._options = options

@@ -94,8 +94,8 @@ def _gpu(device: torch.device) -> tuple[str, bool] | None:
 
 
 def choose_backend(gpus: list[tuple[str, bool] | None]) -> str:
-    """Of the gradients, from what all workers say of their GPUs: NCCL knows no CPUs, and refuses two workers on a
-    GPU."""
+    """Chooses the backend of the gradients from what all workers say of their GPUs: NCCL knows no CPUs, and refuses
+    two workers on a GPU."""
     known = [gpu for gpu in gpus if gpu is not None]
     if len(known) < len(gpus):
         return "gloo"
