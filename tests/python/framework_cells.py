@@ -133,6 +133,7 @@ def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, ch
             assert len(accelerator.gather_for_metrics(number[:1])) == job.size
         if checkpoint and job.step == 3:
             accelerator.save_state(f"{run.folder}/state")
+            accelerator.wait_for_everyone()  # the first rank writes the model
             accelerator.load_state(f"{run.folder}/state")
 
 

@@ -1,4 +1,4 @@
-"""Brings up the ranks of the tests: imports torch once, then forks a process for each that is asked for.
+"""Brings up the ranks of the tests: imports torch and the cases once, then forks a process for each that is asked for.
 
 Started by ranks.py, with the socket to report to. A rank runs cases that the tests send, one after the other; its
 process lives as long as its group is wanted.
@@ -14,7 +14,10 @@ from datetime import timedelta
 from multiprocessing.connection import Client
 
 import torch
+import torch._dynamo  # the first optimizer would import it, which takes seconds in every rank
 import torch.distributed as dist
+
+import torch_cases
 
 TIMEOUT = timedelta(seconds=600)
 
@@ -26,8 +29,6 @@ def join(tests, rank, size, port, backend):
 
 
 def serve_rank(address, number):
-    import torch_cases
-
     tests = Client(address)
     tests.send((number, os.getpid()))
     rank, size, port, backend = tests.recv()

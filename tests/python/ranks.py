@@ -58,11 +58,11 @@ class Ranks:
             port = connection.recv() if size > 0 else 0
 
     def run(self, case, **arguments):
-        """What every rank returned; an AssertionError with its trace if one raised."""
+        """What every rank returned; an AssertionError with the traces of those that raised."""
         self.start(case, **arguments)
         replies = [connection.recv() for connection in self.connections]
-        for rank, (worked, value) in enumerate(replies):
-            assert worked, f"rank {rank}:\n{value}"
+        raised = [f"rank {rank}:\n{value}" for rank, (worked, value) in enumerate(replies) if not worked]
+        assert not raised, "\n".join(raised)
         return [value for _, value in replies]
 
     def start(self, case, **arguments):

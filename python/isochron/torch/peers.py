@@ -80,6 +80,17 @@ class Meeting:
             return True
         return self._marks.get(f"dead/{peer.rank}") is not None or self._is_evicted(peer)
 
+    def find_gone(self, peers: list[Peer], patience: float) -> list[Peer]:
+        """Who is gone; looks again for `patience` seconds while nobody is, unless one of them lives and has come to the
+        next generation, or is stopped: then that is why it does not answer."""
+        deadline = time.monotonic() + patience
+        while True:
+            gone = [peer for peer in peers if self.is_gone(peer)]
+            known = gone or any(self._is_here(peer, f"{self.generation + 1}/") or self.is_stopped(peer) for peer in peers)
+            if known or time.monotonic() >= deadline:
+                return gone
+            time.sleep(POLL_SECONDS)
+
     def is_stopped(self, peer: Peer) -> bool:
         """A process of this host that does not run: nobody else would be told so."""
         return peer.machine == self._me.machine and state_of(peer.process) == "T"

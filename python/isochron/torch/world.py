@@ -42,6 +42,7 @@ _ORIGINS = (os.path.dirname(__file__), *(os.path.join(_TORCH, part) for part in 
 FORMING_SECONDS = 15.0  # for new groups: all who are to be in them are here, so that who is late has just been lost
 MOST_FORMINGS = 20
 ROLL_CALL_SECONDS = 10.0  # others notice a time-out later than we do by as much as they were behind
+DEATH_SECONDS = 5.0  # a process that dies closes its connections before anybody can see that it is dead
 
 # torch 2.13 gave these new names and warns about the old ones.
 all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -341,7 +342,7 @@ class World:
             return error
         others = [peer for peer in self.members if peer != self.me]
         try:
-            gone = [peer for peer in others if self._meeting.is_gone(peer)]
+            gone = self._meeting.find_gone(others, 0.0 if _LATE.search(str(error)) else DEATH_SECONDS)
             late: list[Peer] = []
             if not gone and _LATE.search(str(error)):
                 question = f"{self._meeting.generation}"
