@@ -62,6 +62,13 @@ function(isochron_gtest name)
   endif()
 endfunction()
 
+# isochron_pytest(NAME WORDS...): a run of pytest as one test of ctest. It keeps what failed, so that scripts/test.py can
+# repeat that alone.
+function(isochron_pytest name)
+  add_test(NAME ${name} COMMAND ${ISOCHRON_VENV}/bin/python -m pytest -q -rfEs
+    -o cache_dir=${CMAKE_BINARY_DIR}/pytest/${name} ${ARGN})
+endfunction()
+
 # isochron_gtest_parts(PROGRAM QUICK FILTERS...): the cases that FILTERS name are for `make test`, the others for `make
 # check`. Each starts several processes: the quick ones share the cores with one other test, the others with none.
 function(isochron_gtest_parts program)

@@ -89,12 +89,12 @@ class Stage:
         self.prefix = fixed_layout if works and name == "tsan" else []
         self.races = self.build / "races"  # what the thread sanitizer finds
 
-    def run(self, *command):
+    def run(self, *command, **variables):
         """Whether the command succeeded."""
         with self.log.open("a") as log:
             log.write(f"$ {' '.join(map(str, command))}\n")
             log.flush()
-            environment = os.environ | self.environment()
+            environment = os.environ | self.environment() | variables
             process = subprocess.run([*self.prefix, *command], cwd=ROOT, stdout=log, stderr=log, env=environment)
             return process.returncode == 0
 
@@ -129,12 +129,12 @@ class Stage:
             raise StageFailed(str(failure)) from None
 
 
-def ctest(stage, *options):
+def ctest(stage, *options, **variables):
     """Whether all passed, and what the reports say."""
     report = stage.build / "junit.xml"
     report.unlink(missing_ok=True)
     ok = stage.run("ctest", "--test-dir", stage.build, "--output-junit", report, "--output-on-failure",
-                   "--no-tests=error", *options)  # fmt: skip
+                   "--no-tests=error", *options, **variables)  # fmt: skip
     if not report.exists():
         raise StageFailed("ctest did not run")
     return ok, test_count.read_reports(report, stage.build / "reports")
@@ -161,7 +161,7 @@ def run_selected(stage, known):
     ok, counts = ctest(stage, "--parallel", str(build.CORES + 1), *selection)
     outcome = Outcome()
     if not ok and len(counts.failed_runs) <= MOST_REPEATED:
-        _, again = ctest(stage, "--rerun-failed", *selection)
+        _, again = ctest(stage, "--rerun-failed", *selection, PYTEST_ADDOPTS="--last-failed")
         counts, outcome.repeated = counts.after(again)
     return counts, outcome
 
