@@ -70,12 +70,13 @@ function(isochron_pytest name)
 endfunction()
 
 # isochron_gtest_parts(PROGRAM QUICK FILTERS...): the cases that FILTERS name are for `make test`, the others for `make
-# check`. Each starts several processes: the quick ones share the cores with one other test, the others with none.
+# check`. Each starts several processes, and shares the cores with one other test.
 function(isochron_gtest_parts program)
   cmake_parse_arguments(arg "" "" "QUICK" ${ARGN})
   list(JOIN arg_QUICK ":" quick)
   isochron_gtest(${program}.quick COMMAND ${program}_test --gtest_filter=${quick} PROPERTIES PROCESSORS 2)
-  isochron_gtest(${program}.full FULL COMMAND ${program}_test --gtest_filter=-${quick} PROPERTIES RUN_SERIAL ON)
+  isochron_gtest(${program}.full FULL COMMAND ${program}_test --gtest_filter=-${quick}
+    PROPERTIES PROCESSORS 2 COST 200)
 endfunction()
 
 # isochron_test_program(NAME [SHARDS N] [FULL FILTERS...]): a GoogleTest program, run in N parts at a time. The cases
