@@ -114,6 +114,11 @@ std::string names_of(const std::vector<Peer>& peers) {
   return names;
 }
 
+PeerLostError closed_early(std::vector<Peer> peers) {
+  const std::string names = names_of(peers);
+  return {names + " closed the job in the middle of an epoch, in which others wait for it", std::move(peers)};
+}
+
 Failure failure_of(const std::exception& error) {
   Failure failure{.kind = "Error", .text = error.what()};
   if (dynamic_cast<const NumbersError*>(&error) != nullptr) {

@@ -120,6 +120,8 @@ class Link {
 // "rank 3 on HOST"
 std::string name_of(const Peer& peer);
 std::string names_of(const std::vector<Peer>& peers);
+// They closed the job, which is in order as long as nobody waits for them.
+PeerLostError closed_early(std::vector<Peer> peers);
 
 // An error as it travels, and back.
 Failure failure_of(const std::exception& error);

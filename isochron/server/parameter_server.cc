@@ -241,8 +241,7 @@ void ParameterServer::see_off(int rank) {
     missing.push_back(link_.peer(one));
   }
   if (!missing.empty()) {
-    const std::string words = " closed the job in the middle of an epoch, in which others wait for it";
-    throw PeerLostError(names_of(missing) + words, missing);
+    throw closed_early(std::move(missing));
   }
 }
 

@@ -136,8 +136,7 @@ void TcpLink::require_usable(const Connection& connection) const {
     raise(*failure_);
   }
   if (connection.rank != rank() && (connection.left || connection.descriptor < 0)) {
-    const Peer& gone = peer(connection.rank);
-    throw PeerLostError("lost " + name_of(gone) + " (it left the job)", {gone});
+    throw closed_early({peer(connection.rank)});
   }
 }
 
@@ -464,7 +463,8 @@ void TcpLink::end(Connection& connection, const std::string& why) {
   connection.stalled = false;
   if (!closing_ && (!connection.left || !connection.places.empty())) {
     const Peer& lost = peer(connection.rank);
-    fail_now(failure_of(PeerLostError("lost " + name_of(lost) + " (" + why + ")", {lost})));
+    fail_now(failure_of(
+        connection.left ? closed_early({lost}) : PeerLostError("lost " + name_of(lost) + " (" + why + ")", {lost})));
   }
   changed();
 }
