@@ -62,8 +62,8 @@ function(isochron_gtest name)
   endif()
 endfunction()
 
-# isochron_pytest(NAME WORDS...): a run of pytest as one test of ctest. It keeps what failed, so that scripts/test.py can
-# repeat that alone.
+# isochron_pytest(NAME ARGUMENTS...): a run of pytest as one test of ctest. It keeps what failed, so that
+# scripts/test.py can repeat that alone.
 function(isochron_pytest name)
   add_test(NAME ${name} COMMAND ${ISOCHRON_VENV}/bin/python -m pytest -q -rfEs
     -o cache_dir=${CMAKE_BINARY_DIR}/pytest/${name} ${ARGN})

@@ -29,13 +29,20 @@ KEYS = {"guarantee", "off", "file", "text", "becomes", "test"}
 PATIENCE = "120"  # seconds of a test, since a protection may be what keeps it from waiting for ever
 
 
-def program_of(mutation):
-    """The test program: tests are called PROGRAM.Suite.Name."""
-    return mutation["test"].split(".")[0] + "_test"
+def is_python(name):
+    """Tests are called PROGRAM.Suite.Name, or FILE::name as pytest knows them."""
+    return "::" in name
+
+
+def targets_of(mutation):
+    """What is to be built: the test program, or the native module if the change is in C++."""
+    if not is_python(mutation["test"]):
+        return {mutation["test"].split(".")[0] + "_test"}
+    return set() if mutation["file"].endswith(".py") else {"isochron_python"}
 
 
 def name_of(mutation):
-    return mutation["test"].split(".", 1)[1]
+    return mutation["test"].split("::" if is_python(mutation["test"]) else ".", 1)[1]
 
 
 def row(mutation):
@@ -62,7 +69,9 @@ def output_of(*command):
 
 
 def command_of(name):
-    """How the program of a test is started: on ranks, as ctest does it."""
+    """How a test is started: on ranks, as ctest does it."""
+    if is_python(name):
+        return [str(ROOT / ".venv/bin/python"), "-B", "-m", "pytest", "-q", name]
     program, case = name.split(".", 1)
     command = [str(BUILD / "bin" / f"{program}_test")]
     if program == "ranks":
@@ -76,13 +85,15 @@ def command_of(name):
 def test(name, prefix=()):
     """Whether it passes, and what the program said."""
     status, said = output_of("env", "OMP_NUM_THREADS=1", "RC_PARAMS=seed=1", *prefix, *command_of(name))
-    if "Running 0 tests" in said:
+    if "Running 0 tests" in said or "no tests ran" in said:
         sys.exit(f"no such test: {name}")
     return status == 0, said
 
 
-def build(programs):
-    status, said = output_of("cmake", "--build", BUILD, "--target", *sorted(programs))
+def build(targets):
+    if not targets:
+        return
+    status, said = output_of("cmake", "--build", BUILD, "--target", *sorted(targets))
     if status != 0:
         sys.exit(said)
 
@@ -91,7 +102,7 @@ def judge(mutation):
     """In the overlay: 0 if the test notices."""
     path = ROOT / mutation["file"]
     path.write_text(path.read_text().replace(mutation["text"], mutation["becomes"]))
-    build({program_of(mutation)})
+    build(targets_of(mutation))
     passed, said = test(mutation["test"], ("timeout", "--signal=KILL", PATIENCE))
     print(said)
     return 1 if passed else 0
@@ -110,7 +121,7 @@ def in_overlay(number):
 
 
 def run(mutations, chosen):
-    build({program_of(mutations[number]) for number in chosen})
+    build(set().union(*(targets_of(mutations[number]) for number in chosen)))
     for name in sorted({mutations[number]["test"] for number in chosen}):
         passed, said = test(name)
         if not passed:

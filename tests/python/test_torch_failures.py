@@ -1,10 +1,12 @@
 """Real processes that die, stop or run out of memory in the middle of a step."""
 
+import dataclasses
 import json
 import os
 import random
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -198,6 +200,28 @@ def test_a_time_out_names_rank_and_host(nursery):
         assert f"rank 1 on {socket.gethostname()}" in told["words"]
     finally:
         ranks.close()
+
+
+def test_a_death_that_is_not_visible_yet_is_waited_for():
+    """A process that is killed closes its connections before anybody can see that it is dead."""
+    import torch.distributed as dist
+
+    from isochron.torch.peers import Meeting, Peer
+    from isochron.torch.sealed import SealedStore
+
+    store = SealedStore(dist.HashStore(), b"key")
+    me = Peer.here(0)
+    meeting = Meeting(store, store, me, timeout=60.0)
+    with subprocess.Popen(["sleep", "1"]) as dying, subprocess.Popen(["sleep", "60"]) as living:
+        peers = [dataclasses.replace(me, rank=rank, process=it.pid) for rank, it in ((1, dying), (2, living))]
+        assert meeting.find_gone(peers, patience=0.0) == []
+        assert meeting.find_gone(peers, patience=30.0) == peers[:1]
+        assert meeting.find_gone(peers[1:], patience=0.1) == []
+        store.set("1/here/2", "{}")  # it has come to the next generation, so that waiting for its death is in vain
+        started = time.monotonic()
+        assert meeting.find_gone(peers[1:], patience=30.0) == []
+        assert time.monotonic() - started < 15.0
+        living.kill()
 
 
 def test_who_comes_while_another_worker_decides_is_not_put_out():

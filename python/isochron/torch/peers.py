@@ -86,7 +86,8 @@ class Meeting:
         deadline = time.monotonic() + patience
         while True:
             gone = [peer for peer in peers if self.is_gone(peer)]
-            known = gone or any(self._is_here(peer, f"{self.generation + 1}/") or self.is_stopped(peer) for peer in peers)
+            here = any(self._is_here(peer, f"{self.generation + 1}/") for peer in peers)
+            known = gone or here or any(self.is_stopped(peer) for peer in peers)
             if known or time.monotonic() >= deadline:
                 return gone
             time.sleep(POLL_SECONDS)
