@@ -156,7 +156,7 @@ void add_worker(Table& table, JobSettings& settings) {
       integer_option("granularity", settings.granularity, 1, kMostCount, "It takes multiples of this"), kEverywhere);
   table.add(
       integer_option("micro_batch", settings.micro_batch, 0, kMostCount, "Samples it computes at a time; 0: all"),
-      kCommandLine);
+      kCommandLine | kTorch);
   table.add(
       integer_option("prefetch_threads", settings.prefetch_threads, 0, 256, "Threads that prepare samples"),
       kCommandLine);

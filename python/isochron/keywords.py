@@ -48,6 +48,8 @@ class JobKeywords(TypedDict, total=False):
     max_batch: int
     # It takes multiples of this
     granularity: int
+    # Samples it computes at a time; 0: all
+    micro_batch: int
     # Seconds that a worker may keep the others waiting before it is out
     timeout: float
     # When a gradient is not finite: end, leave the step out, go back to a checkpoint

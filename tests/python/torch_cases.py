@@ -26,6 +26,16 @@ from torch_failure_cases import (  # noqa: F401
     survive_twice,
 )
 from torch_feature_cases import *  # noqa: F403
+from torch_micro_batch_cases import (  # noqa: F401
+    called_before_micro_batches,
+    gradients_of_micro_batches,
+    in_micro_batches,
+    micro_batches_refused,
+    rounds_in_micro_batches,
+    sync_points_of_micro_batches,
+    too_little_memory,
+    too_little_memory_in_own_ddp,
+)
 from torch_number_cases import (  # noqa: F401
     from_before,
     not_finite,

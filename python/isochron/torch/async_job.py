@@ -34,6 +34,7 @@ from isochron.served.sockets import Sockets
 from isochron.torch import shard_optimizer
 from isochron.torch.finite import all_finite, drop_gradients, gradients_of
 from isochron.torch.job import Job
+from isochron.torch.micro_batches import Division
 from isochron.torch.recovery import MOST_ATTEMPTS
 from isochron.torch.served_models import ServedModels
 from isochron.torch.shard_optimizer import SliceUpdater
@@ -109,18 +110,18 @@ class AsyncJob(Job):
     def _my_count(self) -> int:
         return self._order.batch
 
-    def _compute(
-        self, loss: torch.Tensor, items: float, counted: bool, reduction: str, scaler: Any, arguments: dict[str, Any]
-    ) -> None:
+    def _compute(self, batch: Division, reduction: str, scaler: Any, arguments: dict[str, Any]) -> None:
         """Gradients are those of this worker's samples afterwards; optimizer.step() sends them."""
-        self._items, batch = items, self._my_count
+        samples = self._my_count
+        self._items = samples if batch.items is None else batch.items
         # In rounds the shards weight by samples and divide by those of the round.
         in_sum = reduction == "sum" and self._order.round_samples > 0
-        scaled = loss * (self._order.round_samples / batch) if in_sum else loss
-        if self.options.on_nonfinite != "ignore":
-            scaled = scaled * (1.0 + 0.0 * loss.detach())  # a loss that is not finite makes all gradients so
-        (scaler.scale(scaled) if scaler is not None else scaled).backward(**arguments)
-        self._note_computed(float(loss.detach() if reduction == "mean" else loss.detach() / max(batch, 1)))
+        weight = self._order.round_samples / samples if in_sum else 1.0
+        loss = 0.0
+        for part in batch.parts:
+            share = part.share if reduction == "mean" else 1.0
+            loss += float(self._pass(batch.loss_of(*part.inputs), weight * share, scaler, arguments)) * share
+        self._note_computed(loss if reduction == "mean" else loss / max(samples, 1))
 
     def _note_computed(self, loss: float) -> None:
         if self._compute_noted:
@@ -139,6 +140,7 @@ class AsyncJob(Job):
         """1: an update is the mean over this worker's samples."""
         if not self._busy:
             raise Error("weight without a batch of the loader")
+        self._require_undivided("weight")
         self._scales_itself = True
         return 1.0
 

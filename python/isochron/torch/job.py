@@ -29,10 +29,11 @@ from torch.utils.data import DataLoader
 
 from isochron._core import Ledger, StepRecord, UpdateRecord
 from isochron.errors import Error, PeerError
-from isochron.torch import cluster, environment, state
+from isochron.torch import cluster, environment, micro_batches, state
 from isochron.torch.datasets import take_over
 from isochron.torch.loader import Loader
 from isochron.torch.loss_weight import LossWeight
+from isochron.torch.micro_batches import Division, obstacle
 from isochron.torch.options import JobOptions
 from isochron.torch.parallel import is_average
 from isochron.torch.source import LoaderOptions, is_stream
@@ -150,6 +151,7 @@ class Job(Steps):
         optimizers = [*self._optimizers, *(one for one in things if isinstance(one, torch.optim.Optimizer))]
         for thing in things:
             if isinstance(thing, nn.Module):
+                self._check_division(thing)
                 keep = self._models.keep if is_average(thing, optimizers) else self._models.add
                 prepared.append(keep(thing))
                 continue
@@ -166,6 +168,10 @@ class Job(Steps):
                 )
             prepared.append(thing)
         return prepared[0] if len(prepared) == 1 else tuple(prepared)
+
+    def _check_division(self, model: nn.Module) -> None:
+        if self._divides and (words := obstacle(model)):
+            raise ValueError(f"micro_batch is set for {words}; permitted: 0, with max_batch as the memory ceiling")
 
     def _watch(self, optimizer: torch.optim.Optimizer) -> None:
         if self.options.on_nonfinite != "ignore":
@@ -213,9 +219,9 @@ class Job(Steps):
 
     def backward(
         self,
-        loss: torch.Tensor | Callable[[], torch.Tensor],
-        *,
-        count: int | float | torch.Tensor | None = None,
+        loss: torch.Tensor | Callable[..., torch.Tensor],
+        *batch: Any,
+        count: int | float | torch.Tensor | Callable[..., Any] | None = None,
         reduction: str = "mean",
         scaler: Any = None,
         **arguments: Any,
@@ -223,11 +229,13 @@ class Job(Steps):
         """Gradients are those of the global batch afterwards.
 
         `loss` is the mean over this worker's samples, or a function that computes it: then memory that runs out while
-        it does so is dealt with, too. `count` says how many items, such as tokens, the loss is the mean over, if not
-        samples: the gradient is that of the mean over all workers' items. With reduction="sum" it is the sum over the
-        samples, here and over all workers. A GradScaler may be given, or have scaled the loss already. Further
-        arguments go to Tensor.backward. May be called several times for a batch: gradients add up, as Tensor.backward's
-        do. Returns False if the step did not happen: no gradient is left then.
+        it does so is dealt with, too. With a `batch`, as in backward(loss_of, x, y), it is a function of the batch or a
+        part of it, which is called for each of the micro-batches of micro_batch= samples, or of as many as memory has
+        turned out to hold. `count` says how many items, such as tokens, the loss is the mean over, if not samples: the
+        gradient is that of the mean over all workers' items; with a `batch` it is a function of it. With
+        reduction="sum" the loss is the sum over the samples, here and over all workers. A GradScaler may be given, or
+        have scaled the loss already. Further arguments go to Tensor.backward. May be called several times for a batch:
+        gradients add up, as Tensor.backward's do. Returns False if the step did not happen: no gradient is left then.
         """
         if self._given_up:
             return False  # by an earlier call for the same batch
@@ -238,39 +246,70 @@ class Job(Steps):
         try:
             if self._computed:
                 self._compute_again(count is not None)
-            value = loss() if callable(loss) else loss
-            items = self._my_count if count is None else float(count)
-            self._compute(value, items, count is not None, reduction, scaler, arguments)
+            self._compute(self._divide(loss, batch, count), reduction, scaler, arguments)
         except Exception as error:
             self.give_up_step(error)
             return False
         return True
 
-    def _compute(
-        self, loss: torch.Tensor, items: float, counted: bool, reduction: str, scaler: Any, arguments: dict[str, Any]
-    ) -> None:
-        self._rethrow_failure()
-        assert self._share is not None
-        if counted:
+    def _divide(self, loss: Any, batch: tuple[Any, ...], count: Any) -> Division:
+        self._divisible = bool(batch) and not any(map(obstacle, self._models.models))
+        if not batch:
+            self._require_undivided("backward(loss)")
+            return micro_batches.whole(loss, count)
+        return micro_batches.divide(loss, batch, self._replica.chunk_size, count)
+
+    def _require_undivided(self, what: str) -> None:
+        most = self._replica.chunk_size
+        if 0 < most < self._my_count:
+            raise Error(
+                f"{what} with a batch of {self._my_count} samples and micro_batch {most}; permitted: "
+                "backward(loss_of, *batch), which calls loss_of(*part) for every micro-batch"
+            )
+
+    def _compute(self, batch: Division, reduction: str, scaler: Any, arguments: dict[str, Any]) -> None:
+        items = self._my_count if batch.items is None else batch.items
+        if batch.items is not None:
             self._group.counts = True
             self._group.counted += items if self._my_count else 0.0
-        scaled = loss * self._loss_weight(items, reduction)
-        if self.options.on_nonfinite != "ignore":
-            scaled = scaled * (1.0 + 0.0 * loss.detach())  # a loss that is not finite makes all gradients so
-        if scaler is not None:
-            scaled = scaler.scale(scaled)
-            self._has_scaler = True
-        scaled.backward(**arguments)
+        weight = self._loss_weight(items, reduction)
+        losses = []
+        for part in batch.parts:
+            last = part is batch.parts[-1]
+            share = part.share if reduction == "mean" else 1.0
+            self._mark_dynamic(part.inputs)
+            with contextlib.nullcontext() if last else self._own_gradients():
+                losses.append(self._pass(batch.loss_of(*part.inputs), weight * share, scaler, arguments) * share)
         self._stop_clock()
         if self._synchronises:
             self._world.await_gradients()
         self._rethrow_failure()
         if self._group.counts and self._synchronises:
             self._divide_by_counts()
-        mean = loss.detach() if reduction == "mean" else loss.detach() / max(self._my_count, 1)
+        loss = sum(losses[1:], losses[0])
+        mean = loss if reduction == "mean" else loss / max(self._my_count, 1)
         self._end_computing(mean if self._loss is None else mean + self._loss, items)
         if self.device.type == "cpu" and not self._several:
             self._send()  # on a GPU, reading times and loss now would wait for it
+
+    @contextlib.contextmanager
+    def _own_gradients(self) -> Iterator[None]:
+        """Around the micro-batches before the last one."""
+        unsynchronised = self._models.unsynchronised() if self._synchronises else contextlib.nullcontext()
+        with unsynchronised, self._models.kept_whole(), self._stopwatch.without_reduction():
+            yield
+
+    def _pass(self, loss: torch.Tensor, weight: float, scaler: Any, arguments: dict[str, Any]) -> torch.Tensor:
+        """A backward pass of the loss, which it returns without its graph."""
+        self._rethrow_failure()
+        scaled = loss * weight
+        if self.options.on_nonfinite != "ignore":
+            scaled = scaled * (1.0 + 0.0 * loss.detach())  # a loss that is not finite makes all gradients so
+        if scaler is not None:
+            scaled = scaler.scale(scaled)
+            self._has_scaler = True
+        scaled.backward(**arguments)
+        return loss.detach()
 
     def _compute_again(self, counted: bool) -> None:
         """A further backward pass for a batch whose report is made, and perhaps on its way: it is made anew. From now
@@ -317,6 +356,7 @@ class Job(Steps):
         multiplied with it is logged."""
         if self._share is None:
             raise Error("weight without a batch of the loader")
+        self._require_undivided("weight")
         self._scales_itself = True
         return LossWeight(self._loss_weight(self._my_count, "mean"), self._add_loss)
 

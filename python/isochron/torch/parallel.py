@@ -38,6 +38,7 @@ class ElasticDataParallel(DistributedDataParallel):
         super().__init__(module, process_group=process_group, **arguments)
         self._isochron_world = world
         self._isochron_called = False
+        self._isochron_armed = False
         self._isochron_arguments = arguments  # not the group: its connections close when nobody holds it any more
         self._isochron_hooks: list[tuple[Any, Any]] = []
 
@@ -47,6 +48,7 @@ class ElasticDataParallel(DistributedDataParallel):
 
     def _pre_forward(self, *inputs: Any, **arguments: Any) -> Any:
         self._isochron_called = True
+        _arm(self)
         return super()._pre_forward(*inputs, **arguments)
 
     def _sync_buffers(self) -> None:
@@ -74,6 +76,27 @@ class ElasticDataParallel(DistributedDataParallel):
         for state, hook in hooks:
             self.register_comm_hook(state, hook)
         self.train(training)
+
+
+def _arm(model: Any, *unused: Any) -> None:
+    """From a forward pass to the backward pass that follows, DDP averages whatever gradients come, in no_sync(),
+    too."""
+    if torch.is_grad_enabled() and model.require_backward_grad_sync:
+        model._isochron_armed = True
+
+
+def _watch_arming(model: Any) -> None:
+    if not isinstance(model, ElasticDataParallel):
+        model._isochron_armed = False
+        model.register_forward_pre_hook(_arm)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def disarm(_: torch.Tensor) -> None:
+        if model.require_backward_grad_sync:
+            model._isochron_armed = False
+
+    for parameter in trained if model.find_unused_parameters else trained[:1]:
+        parameter.register_post_accumulate_grad_hook(disarm)
 
 
 class TimedGather:
@@ -121,6 +144,12 @@ def _groups_of(module: Any) -> list[Any]:
     return [group for group in groups if group is not None]
 
 
+def _is_kept_root(module: Any, model: Any) -> bool:
+    """FSDP2 keeps the parameters of the root after the forward pass, unless it was told not to, which it decides in the
+    first one."""
+    return module is model and bool(getattr(model._get_fsdp_state(), "_auto_reshard_after_forward", False))
+
+
 def _time_group(group: Any, stopwatch: Stopwatch, world: World) -> None:
     """On a GPU, FSDP2 gathers and reduces on streams of its own, and the stream that computes waits for them in these
     functions: for parameters before it uses them, for earlier reductions when a gradient is complete, and at the
@@ -152,13 +181,13 @@ def _is_fsdp2(model: nn.Module) -> TypeGuard[Any]:
     return fsdp is not None and isinstance(model, fsdp.FSDPModule)
 
 
-def _is_fsdp1(model: nn.Module) -> bool:
+def is_fsdp1(model: nn.Module) -> bool:
     fsdp = _fsdp()
     return fsdp is not None and isinstance(model, fsdp.FullyShardedDataParallel)
 
 
 def is_fsdp(model: nn.Module) -> bool:
-    return _is_fsdp2(model) or _is_fsdp1(model)
+    return _is_fsdp2(model) or is_fsdp1(model)
 
 
 def _fsdp() -> Any:
@@ -193,6 +222,8 @@ class Models:
             self._stopwatch.watch(model.parameters(), unpredictable=model.find_unused_parameters)
         else:
             model = self._wrap(model)
+        if isinstance(model, DistributedDataParallel):
+            _watch_arming(model)
         self.models.append(model)
         self._copies += [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
         return model
@@ -260,6 +291,30 @@ class Models:
                 elif hasattr(model, "no_sync"):
                     stack.enter_context(model.no_sync())  # type: ignore[operator]
             yield
+
+    @contextlib.contextmanager
+    def kept_whole(self) -> Iterator[None]:
+        """Around a pass that the other workers do not make along with this one: FSDP2 gathers parameters once, and they
+        stay until a later pass, so that all workers gather equally often, in the same order. Raises Error if DDP would
+        average in it."""
+        if any(getattr(model, "_isochron_armed", False) for model in self.models):
+            raise Error(
+                "the model was called, with gradients and without a backward pass, before a batch in micro-batches; "
+                "permitted: calls in the function that backward() is given, or under torch.no_grad()"
+            )
+        before = [
+            (group, group.reshard_after_backward, None if _is_kept_root(module, model) else group.post_forward_mesh_info)
+            for model in self.models if _is_fsdp2(model)
+            for module in model.modules() if _is_fsdp2(module)
+            for group in _groups_of(module)
+        ]  # fmt: skip
+        for group, _, _ in before:
+            group.reshard_after_backward, group.post_forward_mesh_info = False, None
+        try:
+            yield
+        finally:
+            for group, after_backward, after_forward in before:
+                group.reshard_after_backward, group.post_forward_mesh_info = after_backward, after_forward
 
     def check_use(self, with_gradients: set[int]) -> None:
         """Raises Error if parameters (by id) have gradients though the wrapper that averages them was not called."""

@@ -98,12 +98,15 @@ class Recovery:
         bad = [SampleError(**standing["bad"]) for standing in standings.values() if standing["bad"]]
         self.attempts = 0 if lost or settlement.out_of_memory or bad else self.attempts + 1
         self.out_of_memory, self.bad_sample = False, None
+        chunk_size = self.replica.chunk_size
         try:
             events = self.replica.adopt(settlement, self.world.rank, self.now())
         except Error as error:
             if not lost:
                 raise
             raise PeerLostError(str(error)) from error
+        if self.replica.chunk_size != chunk_size:
+            log.warning("computes micro-batches of %d samples from now on", self.replica.chunk_size)
         self.adopt(events)
         return bad
 

@@ -82,6 +82,7 @@ class Steps(Datasets):
         self._said_loss: torch.Tensor | None = None  # by log_loss()
         self._finished = 0.0
         self._waits = 0  # exchanges inside forward and backward
+        self._divisible = False  # the batch can be computed in micro-batches
 
     # Where it is.
 
@@ -124,8 +125,11 @@ class Steps(Datasets):
     def _new_replica(self) -> Replica:
         options = self.options
         mine = options.settings.introduction(self.device.type)
-        everybody = [_core.Introduction.decode(text) for text in self._world.gather_objects(mine.encode())]
-        return Replica(options.settings, _core.agree(everybody), self._world.rank, cpu=self.device.type == "cpu")
+        told = self._world.gather_objects((mine.encode(), options.micro_batch))
+        everybody = [_core.Introduction.decode(text) for text, _ in told]
+        self._divides = any(size for _, size in told)  # some worker computes micro-batches
+        cpu, chunk_size = self.device.type == "cpu", options.micro_batch
+        return Replica(options.settings, _core.agree(everybody), self._world.rank, cpu=cpu, chunk_size=chunk_size)
 
     def _open_trace(self, go_on: bool) -> None:
         assert self._source is not None
@@ -140,8 +144,10 @@ class Steps(Datasets):
     def give_up_step(self, error: BaseException) -> None:
         """In place of backward(), by loops that compute the loss themselves and caught `error`: if memory ran out or a
         worker was lost, the step will be dealt again, smaller for whom it was too much. Anything else is raised."""
-        if is_out_of_memory(error) and self._awaits_backward and self._world.size > 1:
-            if not self._world.elastic or not self._replica.abandon_for_memory(chunkable=False):
+        can_be_smaller = self._world.size > 1 or self._divisible
+        if is_out_of_memory(error) and self._awaits_backward and can_be_smaller:
+            can_be_redone = self._recovery.is_possible or not self._world.has_group
+            if not can_be_redone or not self._replica.abandon_for_memory(self._divisible):
                 raise error  # there is nothing smaller, or the others cannot be called back
             self._recovery.out_of_memory = True
         elif self._world.failure is None and not is_peer_failure(error):
@@ -208,11 +214,15 @@ class Steps(Datasets):
             batch = collate.pin(batch)
         if options.to_device:
             batch = collate.move(batch, self.device)
+        self._mark_dynamic(batch)
+        return batch
+
+    def _mark_dynamic(self, batch: Any) -> None:
+        """For torch.compile."""
         if self.options.dynamic and "torch._dynamo" in sys.modules:
             for tensor in collate.tensors_of(batch):
                 if tensor.dim() > 0 and tensor.shape[0] > 1:
                     torch._dynamo.maybe_mark_dynamic(tensor, 0)
-        return batch
 
     def _add_loss(self, loss: torch.Tensor) -> None:
         self._loss = loss if self._loss is None else self._loss + loss

@@ -110,6 +110,13 @@ class Stopwatch:
             self._passes = []
             self.end_own_part()
 
+    @contextlib.contextmanager
+    def without_reduction(self) -> Iterator[None]:
+        """Around passes whose gradients stay this worker's own: nothing is waited for behind them."""
+        known = len(self._passes)
+        yield
+        del self._passes[known:]
+
     def end_own_part(self) -> None:
         """This worker's gradients of the pass are there, as far as is known."""
         self._own = self._waits.now()

@@ -234,6 +234,10 @@ class World:
         and is told who was put out for being late. Either all go on from here or nobody does: if another one is lost
         meanwhile, it is all done again without it. Returns where each stood, and who is gone."""
         before = list(self.members)
+        if not self.has_group:
+            alone = {self.me.rank: stand()}
+            settle(alone, [])
+            return alone, []
         for _ in range(MOST_FORMINGS):
             self.members, standings, late = self._meeting.gather(self.members, stand(), suspects)
             whole = True
