@@ -42,6 +42,15 @@ def test_a_share_that_memory_does_not_hold_is_computed_in_micro_batches(trio):
     assert results[2]["called"][-2:] == [6, 2]
 
 
+def test_who_computes_micro_batches_computes_smaller_ones_and_keeps_its_share(trio):
+    results = trio.run("too_little_memory", holds=6, micro_batch=7)
+    for result in results:
+        assert result["far"] < EXACT
+        assert result["sizes"] == [8] * 6
+        assert result["events"] == [(2, "with 7 samples")]
+    assert [result["chunk"] for result in results] == [7, 7, 6]
+
+
 def test_a_worker_alone_computes_what_memory_holds(alone):
     (result,) = alone.run("too_little_memory", holds=20)
     assert result["far"] < EXACT and result["sizes"] == [24] * 6

@@ -362,6 +362,23 @@ TEST(ReplicaTest, WhoCannotTakeLessComputesInChunks) {
   EXPECT_EQ(job[1].report({.out_of_memory = true}).failed_batch, 7);
 }
 
+TEST(ReplicaTest, WhoComputesInChunksComputesSmallerOnesAndKeepsItsShare) {
+  TestJob job(uniform(16), {{.max_batch = 8}, {.max_batch = 8}}, 32);
+  std::vector<StepReport> reports = job.compute({{}, {.out_of_memory = true, .chunkable = true}});
+  for (std::size_t rank : {0U, 1U}) {
+    (void)job[rank].redo(reports, 1.0);
+    job[rank].change_bounds(
+        std::vector<BatchBounds>{{.min_batch = 1, .max_batch = 16}, {.min_batch = 1, .max_batch = 8}});
+  }
+  reports = job.compute({{}, {.out_of_memory = true, .chunkable = true}});
+  EXPECT_EQ(reports[1].failed_batch, 7);
+  for (std::size_t rank : {0U, 1U}) {
+    (void)job[rank].redo(reports, 2.0);
+    EXPECT_EQ(job[rank].chunk_size(), rank == 0 ? 0 : 6);
+    EXPECT_THAT(job[rank].plan().batches(), ElementsAre(8, 8));  // though the first could take 10
+  }
+}
+
 TEST(ReplicaTest, WithoutChunksItIsTriedOnceMoreAndThenTheJobEnds) {
   TestJob job(uniform(16), {{.max_batch = 8}, {.max_batch = 8}}, 32);
   std::vector<StepReport> reports = job.compute({{}, {.out_of_memory = true}});

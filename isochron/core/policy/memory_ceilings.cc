@@ -18,13 +18,17 @@ void MemoryCeilings::Ceiling::exchange(StateExchange& state) {
   state.field("next_raise", next_raise);
 }
 
+std::int64_t MemoryCeilings::below(std::int64_t batch) {
+  return std::max<std::int64_t>(std::min(batch - 1, batch / kStep * (kStep - 1) + batch % kStep), 1);
+}
+
 void MemoryCeilings::failed(WorkerId worker, std::int64_t batch, std::int64_t step) {
   auto found = std::ranges::find(ceilings_, worker, &Ceiling::worker);
   if (found == ceilings_.end()) {
     ceilings_.push_back({.worker = worker, .wait = kFirstWait / 2});
     found = ceilings_.end() - 1;
   }
-  found->batch = std::max<std::int64_t>(std::min(batch - 1, batch / kStep * (kStep - 1) + batch % kStep), 1);
+  found->batch = below(batch);
   found->wait = std::min(found->wait * 2, kLongestWait);
   found->next_raise = step + found->wait;
 }

@@ -16,6 +16,9 @@ namespace isochron {
 
 class MemoryCeilings {
  public:
+  /// What to try after memory did not hold `batch` samples; at least 1.
+  [[nodiscard]] static std::int64_t below(std::int64_t batch);
+
   /// `worker` ran out of memory at `step` with `batch` samples, 1 or more.
   void failed(WorkerId worker, std::int64_t batch, std::int64_t step);
   void forget(WorkerId worker);

@@ -47,8 +47,22 @@ void Replica::note_memory_failures(
   for (const MemoryFailure& failure : failures) {
     events.push_back(
         event(Event::kOutOfMemory, failure.worker, "with " + std::to_string(failure.batch) + " samples", now));
+    if (is_of_chunk(failure)) {
+      if (failure.worker == members_[static_cast<std::size_t>(rank_)].id) {
+        chunk_size_ = MemoryCeilings::below(failure.batch);
+      }
+      continue;
+    }
     ceilings_.failed(failure.worker, failure.batch, step());
   }
+}
+
+bool Replica::is_of_chunk(const MemoryFailure& failure) const {
+  const auto found = std::ranges::find(workers(), failure.worker, &Worker::id);
+  if (!failure.chunkable || failure.batch <= 1 || found == workers().end()) {
+    return false;
+  }
+  return failure.batch < decision().batch_sizes[static_cast<std::size_t>(found - workers().begin())];
 }
 
 void Replica::deal_anew(std::span<const MemoryFailure> failures) {
@@ -72,6 +86,9 @@ bool Replica::change_to_chunks(std::span<const MemoryFailure> failures) {
   }
   const Worker& self = members_[static_cast<std::size_t>(rank_)];
   for (const MemoryFailure& failure : failures) {
+    if (is_of_chunk(failure)) {
+      continue;
+    }
     if (failure.worker == self.id) {
       chunk_size_ = ceilings_.limit(self.id, 1, self.max_batch);
     }

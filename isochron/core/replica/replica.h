@@ -239,6 +239,8 @@ class Replica {
   void fit_to_members();
   [[nodiscard]] std::string trouble_of_fitting();
   void note_memory_failures(std::span<const MemoryFailure> failures, double now, std::vector<EventRecord>& events);
+  /// Memory did not hold a chunk of the worker's share: it computes smaller ones, and its share stays.
+  [[nodiscard]] bool is_of_chunk(const MemoryFailure& failure) const;
   /// Where the ceilings leave no room for B, those who ran out of memory just now compute in chunks, or it is tried
   /// once more without ceilings.
   void deal_anew(std::span<const MemoryFailure> failures);
