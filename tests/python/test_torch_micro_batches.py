@@ -1,4 +1,4 @@
-"""Workers that compute their share in micro-batches end where one process does that computes the whole batch at once."""
+"""Workers that compute their share in micro-batches end where one process does that computes whole batches."""
 
 import pytest
 

@@ -44,8 +44,8 @@ def in_micro_batches(name="gpt2", mode="plain", steps=12, batch=24):
 
 
 def gradients_of_micro_batches(mode):
-    """The gradient of the first step, in micro-batches of 4 on rank 1 and at once on rank 0, and of one process: largest
-    difference and size; the loss that the job noted and the true one."""
+    """The gradient of the first step, in micro-batches of 4 on rank 1 and at once on rank 0, and of one process:
+    largest difference and size; the loss that the job noted and the true one."""
     data, batch = Sentences(), 12
     rank = dist.get_rank()
     job = isochron.Job(global_batch=batch, policy="static", weight=1.0 + 2 * rank, micro_batch=4 * rank)
@@ -107,8 +107,9 @@ def too_little_memory(holds, steps=6, batch=24, micro_batch=0, max_batch=0):
         optimizer.step()
         optimizer.zero_grad()
     job.close()
-    far = (torch_cases.flat(job.unwrap(model)) - torch_cases.train_alone("gpt2", steps, batch, torch.float64)).abs().max()
-    return {"far": far.item(), "sizes": sizes, "called": called, "chunk": job._replica.chunk_size,
+    whole = torch_cases.train_alone("gpt2", steps, batch, torch.float64)
+    return {"far": (torch_cases.flat(model) - whole).abs().max().item(), "sizes": sizes, "called": called,
+            "chunk": job._replica.chunk_size,
             "events": [(event.worker, event.words) for event in events if event.event == "out-of-memory"]}  # fmt: skip
 
 

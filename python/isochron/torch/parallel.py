@@ -295,15 +295,16 @@ class Models:
     @contextlib.contextmanager
     def kept_whole(self) -> Iterator[None]:
         """Around a pass that the other workers do not make along with this one: FSDP2 gathers parameters once, and they
-        stay until a later pass, so that all workers gather equally often, in the same order. Raises Error if DDP would
-        average in it."""
+        stay until a later pass, so that all workers gather equally often, in the same order. Raises Error if DDP
+        would average in it."""
         if any(getattr(model, "_isochron_armed", False) for model in self.models):
             raise Error(
                 "the model was called, with gradients and without a backward pass, before a batch in micro-batches; "
                 "permitted: calls in the function that backward() is given, or under torch.no_grad()"
             )
         before = [
-            (group, group.reshard_after_backward, None if _is_kept_root(module, model) else group.post_forward_mesh_info)
+            (group, group.reshard_after_backward,
+             None if _is_kept_root(module, model) else group.post_forward_mesh_info)
             for model in self.models if _is_fsdp2(model)
             for module in model.modules() if _is_fsdp2(module)
             for group in _groups_of(module)
