@@ -32,8 +32,8 @@ sys.path[:0] = [str(ROOT / "python"), str(HERE)]
 
 WORLDS = {  # workers, cases; each world finds the files of those before it in ..
     "two": (2, ["save", "fit_mlp", "fit_cnn", "fit_transformer", "unweighted", "callbacks", "let_go", "own_train_step",
-                "backup", "rebalances", "memory", "optimizers", "mixed_precision", "compiled", "sources", "mistakes",
-                "numbers", "hidden_numbers", "skipped_numbers", "sync_points", "first_of_a_size",
+                "backup", "rebalances", "memory", "optimizers", "mixed_precision", "compiled", "sources", "fit_options",
+                "mistakes", "numbers", "hidden_numbers", "skipped_numbers", "sync_points", "first_of_a_size",
                 "save_with_a_batch_out", "earlier_version", "heartbeat_is_ours", "examples_after"]),
     "three": (3, ["loop_mlp", "loop_cnn", "loop_transformer", "resume"]),
     "one": (1, ["loop_cnn", "fit_cnn", "callbacks", "resume", "meeting", "meeting_strangers", "roll_call_strangers",

@@ -3,12 +3,13 @@
 import resource
 import traceback
 
+import fitting
 import out_of_step
 import parity
 import running
 import starting
 
-CASES = {**parity.CASES, **running.CASES, **starting.CASES, **out_of_step.CASES}
+CASES = {**parity.CASES, **running.CASES, **starting.CASES, **out_of_step.CASES, **fitting.CASES}
 
 
 def cpu_seconds():

@@ -74,6 +74,7 @@ class StreamSource:
         self._size = int(dataset.cardinality())
         if self._size < 1:
             raise ValueError("a tf.data.Dataset of unknown or endless size; give it one: assert_cardinality(samples)")
+        tf.nest.map_structure(_check_spec, dataset.element_spec)
         self.signature = tf.nest.map_structure(
             lambda spec: tf.TensorSpec((None, *spec.shape), spec.dtype), dataset.element_spec)  # fmt: skip
         self._empty = tf.nest.map_structure(
@@ -94,6 +95,19 @@ class StreamSource:
             raise ValueError(f"the dataset ended after fewer than the {self._size} samples it announced")
         self._next = last
         return _stack(items) if items else self._empty
+
+
+def _check_spec(spec: Any) -> None:
+    if not isinstance(spec, tf.TensorSpec):
+        raise ValueError(
+            f"a tf.data.Dataset of {type(spec).__name__.removesuffix('Spec')}s; permitted: dense tensors, all samples "
+            "of one shape: map(lambda x: x.to_tensor(shape=...)) pads ragged ones"
+        )
+    if not spec.shape.is_fully_defined():
+        raise ValueError(
+            f"a tf.data.Dataset of tensors of shape {spec.shape}; permitted: single samples of a known shape: "
+            "unbatch() batches, pad samples of several lengths, or tell the shape with tf.ensure_shape"
+        )
 
 
 def _stack(items: Sequence[Any]) -> Any:

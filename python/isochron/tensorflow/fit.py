@@ -8,6 +8,7 @@ callbacks see those of the global batch, the same on every worker.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import warnings
 from collections.abc import Iterator
@@ -65,13 +66,18 @@ class KerasFit:
         return self._train
 
     def _fit(self, *arguments: Any, **options: Any) -> Any:
+        bound = inspect.signature(type(self._model).fit).bind(self._model, *arguments, **options)
+        given = bound.arguments
+        _check(given)
+        if given.get("class_weight"):
+            given["x"] = _weighted_by_class(given["x"], given.pop("class_weight"))
+        if not self._job.is_first and given.get("callbacks"):
+            given["callbacks"] = [one for one in _listed(given["callbacks"]) if not isinstance(one, WRITERS)]
         with _first_worker_saves(self._job, self._model), warnings.catch_warnings():
             # Keras cannot know how many steps are left of an epoch, nor that the job shuffles.
             warnings.filterwarnings("ignore", message="Your input ran out of data")
             warnings.filterwarnings("ignore", message="`shuffle=True` was passed")
-            if not self._job.is_first and options.get("callbacks"):
-                options["callbacks"] = [one for one in _listed(options["callbacks"]) if not isinstance(one, WRITERS)]
-            return type(self._model).fit(self._model, *arguments, **options)
+            return type(self._model).fit(*bound.args, **bound.kwargs)
 
     def _train(self, iterator: Iterator[Any]) -> dict[str, Any]:
         done = None
@@ -135,6 +141,36 @@ class KerasFit:
         self._logs = None
         self._loss_before = self._loss_now = (0.0, 0.0)
         type(self._model).reset_metrics(self._model)
+
+
+def _weighted_by_class(dataset: tf.data.Dataset, weights: dict[int, float]) -> tf.data.Dataset:
+    """As fit() does it itself, but for reading ahead."""
+    # Keras offers it nowhere else.
+    from keras.src.trainers.data_adapters.tf_dataset_adapter import make_class_weight_map_fn
+
+    return dataset.map(make_class_weight_map_fn(weights))
+
+
+INSTEAD = {  # of what fit() cannot do by itself in a job
+    "y": "job.dataset((x, y))",
+    "sample_weight": "job.dataset((x, y, weights))",
+    "validation_split": "validation_data=..., of samples that job.dataset(...) does not get",
+}
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Refuses, before any work, what would not give the result of one process."""
+    for name, instead in INSTEAD.items():
+        if given.get(name) is not None and not (name == "validation_split" and not given[name]):
+            told = given[name] if name == "validation_split" else "given"
+            raise ValueError(f"{name} of fit() is {told}; permitted in a job: {instead}")
+    if not isinstance(given.get("x"), tf.data.Dataset):
+        raise ValueError(f"x of fit() is of type {type(given.get('x')).__name__}; permitted in a job: job.dataset(...)")
+    steps = given.get("steps_per_epoch")
+    if steps is not None and given["x"].cardinality() != tf.data.INFINITE_CARDINALITY:
+        raise ValueError(
+            f"steps_per_epoch is {steps} with a dataset that ends; permitted: with job.dataset(...).repeat()"
+        )
 
 
 @contextlib.contextmanager
