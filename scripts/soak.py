@@ -45,11 +45,16 @@ def options():
     return parser.parse_args()
 
 
-def lives(pid):
+def state_of(pid):
+    """The kernel's letter: Z or X if it is dead, T if it is stopped."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
-        return False
+        return "X"
+
+
+def lives(pid):
+    return state_of(pid) not in "ZX"
 
 
 def begin_of(pid):
@@ -157,9 +162,10 @@ class Soak:
         half = time.monotonic() - self.start < 30 * self.chosen.minutes
         if young:  # about to join
             self.hit(self.random.choice(young), signal.SIGKILL, "kill while starting")
-        elif len(pids) > 1:  # for half of the time one stays, so that one sees what its memory does
+        elif len(running := [pid for pid in pids if state_of(pid) != "T"]) > 1:  # a job needs one who goes on
+            # For half of the time one stays, so that one sees what its memory does.
             kill = self.random.random() < 0.7
-            pid = self.random.choice(pids[1:] if half else pids)
+            pid = self.random.choice(running[1:] if half else running)
             self.hit(pid, signal.SIGKILL if kill else signal.SIGSTOP, "kill" if kill else "stop")
 
     def note_memory(self):
