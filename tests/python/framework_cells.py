@@ -20,11 +20,12 @@ def lightning_run(run, module, dataset=None, batch=BATCH, log=None, **options):
     from isochron.torch.lightning import IsochronCallback
 
     job = run.job(global_batch=batch)
-    trainer = lightning.Trainer(
-        max_epochs=options.pop("max_epochs", 1), devices=max(job.size, 1),
-        strategy="ddp" if job.size > 1 else "auto", callbacks=[IsochronCallback(job)], **QUIET, **options,
-    )  # fmt: skip
-    trainer.fit(module, job.loader(Points() if dataset is None else dataset))
+    with torchrun_variables():  # without them it would start this program again, as another rank
+        trainer = lightning.Trainer(
+            max_epochs=options.pop("max_epochs", 1), devices=max(job.size, 1),
+            strategy="ddp" if job.size > 1 else "auto", callbacks=[IsochronCallback(job)], **QUIET, **options,
+        )  # fmt: skip
+        trainer.fit(module, job.loader(Points() if dataset is None else dataset))
     run.modules.append(module.net)
     return trainer
 

@@ -46,6 +46,9 @@ def serve_rank(address, number):
 
 def main():
     address = sys.argv[1]
+    if "ISOCHRON_TEST_RANK" in os.environ:
+        sys.exit("a rank has started this program again: its connection would be taken for that of a new rank")
+    os.environ["ISOCHRON_TEST_RANK"] = "of the tests"
     torch.set_num_threads(1)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # tells where a rank hangs

@@ -365,7 +365,7 @@ def example(path, arguments):
 
 @contextlib.contextmanager
 def torchrun_variables():
-    """Without them Accelerate does not see the group. What it found in an earlier case is forgotten."""
+    """Without them Accelerate and Lightning do not see the group. What it found in an earlier case is forgotten."""
     import os
     import sys
     from unittest import mock
@@ -376,6 +376,7 @@ def torchrun_variables():
     there = {}
     if dist.is_initialized():
         there = {"RANK": dist.get_rank(), "LOCAL_RANK": dist.get_rank(), "WORLD_SIZE": dist.get_world_size(),
+                 "LOCAL_WORLD_SIZE": dist.get_world_size(), "GROUP_RANK": 0, "TORCHELASTIC_RUN_ID": "tests",
                  "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 29999}  # fmt: skip
     with mock.patch.dict(os.environ, {name: str(value) for name, value in there.items()}):
         yield
