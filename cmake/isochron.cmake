@@ -76,7 +76,7 @@ function(isochron_gtest_parts program)
   list(JOIN arg_QUICK ":" quick)
   isochron_gtest(${program}.quick COMMAND ${program}_test --gtest_filter=${quick} PROPERTIES PROCESSORS 2)
   isochron_gtest(${program}.full FULL COMMAND ${program}_test --gtest_filter=-${quick}
-    PROPERTIES PROCESSORS 2 COST 200)
+    PROPERTIES PROCESSORS 2 COST 200 TIMEOUT 1200)
 endfunction()
 
 # isochron_test_program(NAME [SHARDS N] [FULL FILTERS...]): a GoogleTest program, run in N parts at a time. The cases
