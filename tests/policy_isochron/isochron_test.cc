@@ -212,45 +212,6 @@ TEST(IsochronPolicyTest, TakesTheRiskOfANoisyWorkerIntoAccount) {
   EXPECT_NEAR(share_with("isochron:risk=off"), 1000.0, 60.0);
 }
 
-/// A step of a tiny model: `overhead` samples' worth of time whatever the batch, worker 1 `slower` times as slow.
-Times tiny_model(Random& random, double overhead, double noise, double slower = 1.0) {
-  return [&random, overhead, noise, slower](std::size_t k, double batch) {
-    return (overhead + batch) * (k == 1 ? slower : 1.0) * std::exp(noise * random.normal());
-  };
-}
-
-TEST(IsochronPolicyTest, KeepsNearlyEqualSharesWhereTimeHardlyDependsOnTheBatch) {
-  int said = 0;
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    SCOPED_TRACE(seed);
-    Random random({seed});
-    const Times times = tiny_model(random, 320.0, 0.1);
-    Controller controller(roster_of(2, 64), {});
-    for (int n = 0; n < 200; ++n) {
-      const Decision& decision = step(controller, times);
-      EXPECT_NEAR(static_cast<double>(decision.batch_sizes[0]), 32.0, 12.0) << n;
-      said += decision.words.find("time hardly depends on the batch") != std::string::npos ? 1 : 0;
-    }
-    EXPECT_NEAR(static_cast<double>(controller.decision().batch_sizes[0]), 32.0, 8.0);
-  }
-  EXPECT_GT(said, 0);
-}
-
-TEST(IsochronPolicyTest, LeavesEqualSharesOnAFlatCurveWhereTheGainIsReal) {
-  // Half the speed of the other, with an overhead of ten shares: equal shares take 2 x 352, the best split, 63 and 1,
-  // 2 x 321, which is 8.8 % less.
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    SCOPED_TRACE(seed);
-    Random random({seed});
-    const Times times = tiny_model(random, 320.0, 0.02, 2.0);
-    Controller controller(roster_of(2, 64), {});
-    for (int n = 0; n < 50; ++n) {
-      step(controller, times);
-    }
-    EXPECT_LE(controller.decision().batch_sizes[1], 8);
-  }
-}
-
 TEST(IsochronPolicyTest, FearsNoiseMoreWhereAllMeetOften) {
   // A step of n parts with a meeting after each takes as long as the slowest worker of every part. Three slow workers
   // are noisy and a fast one is not: the split must beat the one that knows of a single meeting.

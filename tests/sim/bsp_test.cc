@@ -177,24 +177,6 @@ TEST(BspTest, CountsTheStepsFromAChangeToAGoodSplit) {
   EXPECT_DOUBLE_EQ(result.recovery_steps_p90, 3.0);
 }
 
-TEST(BspTest, EqualWorkersOfATinyModelKeepNearlyEqualSharesAndLoseNothing) {
-  // Most of a step is overhead, so that nearly every split takes as long as any other.
-  ClusterSpec cluster = noisy(small_cluster({1, 1}), 0.1);
-  cluster.workers[0].overhead = cluster.workers[1].overhead = 320.0;
-  double seconds = 0.0;
-  double uniform_seconds = 0.0;
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    SCOPED_TRACE(seed);
-    const Options options{.global_batch = 64, .steps = 200, .seed = seed};
-    for (const StepRecord& record : records_of(cluster, options, "isochron")) {
-      EXPECT_NEAR(static_cast<double>(record.workers[0].batch), 32.0, 12.0) << record.step;
-    }
-    seconds += simulate(cluster, options, "isochron").total_seconds;
-    uniform_seconds += simulate(cluster, options, "uniform").total_seconds;
-  }
-  EXPECT_LT(seconds, 1.005 * uniform_seconds);
-}
-
 TEST(BspTest, InterferenceComesAndGoes) {
   ClusterSpec cluster = small_cluster({1});
   cluster.workers[0].interference = {.slowdown = 2.0, .on = 1, .off = 2, .phase = 1};

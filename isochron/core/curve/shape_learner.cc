@@ -21,7 +21,7 @@ constexpr std::array<double, ShapeGrid::kSteps> kPlateaus{0.0, 0.25, 0.5, 1.0, 2
 
 }  // namespace
 
-ShapeGrid::ShapeGrid(double typical_batch) : typical_batch_(typical_batch) {
+ShapeGrid::ShapeGrid(double typical_batch) {
   std::size_t index = 0;
   for (const double overhead : kOverheads) {
     for (const double plateau : kPlateaus) {
@@ -33,8 +33,8 @@ ShapeGrid::ShapeGrid(double typical_batch) : typical_batch_(typical_batch) {
 }
 
 bool ShapeEvidence::weigh(const ShapeGrid& grid, double before, double after, double log_time_change, double noise) {
-  const double move = std::log(after / before);
-  if (!tells(move, noise)) {
+  const double move = std::abs(std::log(after / before));
+  if (move <= std::max(kLeastMove, kLeastSignal * std::sqrt(noise))) {
     return false;
   }
   // Two noisy times make a difference of variance 2 noise; the third part is for what the shapes leave out.
@@ -45,20 +45,7 @@ bool ShapeEvidence::weigh(const ShapeGrid& grid, double before, double after, do
     misfit_[i] = kRetention * misfit_[i] + std::min(9.0, error * error / variance) / 2.0;
   }
   information_ += move * move / (2.0 * noise + 1e-4);
-  // The line 1 + e (b / typical - 1) whose times at both batches have the ratio that was seen.
-  const double from = before / grid.typical_batch();
-  const double to = after / grid.typical_batch();
-  const double ratio = std::exp(log_time_change);
-  const double run = to - 1.0 - ratio * (from - 1.0);
-  const double rise = run * (to - from) > 0.0 ? (ratio - 1.0) / run : 1.0;
-  const double information = (to - from) * (to - from) / (2.0 * noise + 1e-4);
-  slope_.information += information;
-  slope_.weighted += information * std::clamp(rise, -1.0, 3.0);
   return true;
-}
-
-bool ShapeEvidence::tells(double log_batch_change, double noise) {
-  return std::abs(log_batch_change) > std::max(kLeastMove, kLeastSignal * std::sqrt(noise));
 }
 
 double ShapeEvidence::doubt(double log_batch_change) const {
@@ -71,8 +58,6 @@ void ShapeEvidence::exchange(StateExchange& state) {
   state.fixed_list("misfit", misfit);
   std::ranges::copy(misfit, misfit_.begin());
   state.field("information", information_);
-  state.field("slope_information", slope_.information);
-  state.field("slope_weighted", slope_.weighted);
 }
 
 std::size_t most_linear(std::span<const double> misfit) {

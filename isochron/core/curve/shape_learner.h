@@ -28,10 +28,8 @@ class ShapeGrid {
 
   explicit ShapeGrid(double typical_batch);
   [[nodiscard]] const Shape& operator[](std::size_t index) const { return shapes_[index]; }
-  [[nodiscard]] double typical_batch() const { return typical_batch_; }
 
  private:
-  double typical_batch_;
   std::array<Shape, kSize> shapes_;
 };
 
@@ -45,25 +43,12 @@ class ShapeEvidence {
   /// Variance of log time that a move of `log_batch_change` adds because the shape is not certain.
   [[nodiscard]] double doubt(double log_batch_change) const;
 
-  /// Whether a move of `log_batch_change` is large enough to tell.
-  [[nodiscard]] static bool tells(double log_batch_change, double noise);
-
-  /// What the moves say of the slope alone: d log t / d log b at the typical batch if every curve were a straight line.
-  struct Slope {
-    double information = 0.0;  // one over the variance of the estimate
-    double weighted = 0.0;     // the estimate times its information
-  };
-  [[nodiscard]] const Slope& slope() const { return slope_; }
-  /// One over the variance that the moves leave of d log t / d log b where they were; 0: none was large enough.
-  [[nodiscard]] double information() const { return information_; }
-
   [[nodiscard]] const std::array<double, ShapeGrid::kSize>& misfit() const { return misfit_; }
   void exchange(StateExchange& state);
 
  private:
   std::array<double, ShapeGrid::kSize> misfit_{};  // nats
   double information_ = 0.0;
-  Slope slope_;
 };
 
 /// The most linear shape (lowest index) whose misfit is within 1.5 nats of the least.

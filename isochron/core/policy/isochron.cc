@@ -17,22 +17,6 @@ namespace {
 // Share of a step's variance that parts of it have by themselves: measured (docs/algorithms.md).
 constexpr double kNoiseOfParts = 1.0 / 3.0;
 
-// Where d log t / d log b is below kHardly, what a split must save of a step to replace equal shares (beyond what the
-// small slope of a plateau promises by itself), the same in standard deviations of a step, and what part of it must be
-// left for the split to stay.
-constexpr double kHardly = 0.5;
-constexpr double kWorth = 0.03;
-constexpr double kWorthOfNoise = 0.25;
-constexpr double kStillWorth = 0.85;
-
-// Of all workers together, one over the variance of d log t / d log b from which on the shapes count as known. Until
-// then shares depart further than kFree from equal ones, in log b, only if the times differ by more than kBeyondChance
-// standard deviations of the levels, or, where a step varies by more than kNoisy, return once in a move that tells.
-constexpr double kKnown = 14.0;
-constexpr double kFree = 0.2;
-constexpr double kBeyondChance = 3.0;
-constexpr double kNoisy = 0.05;
-
 std::vector<double> as_wishes(std::span<const std::int64_t> batches) {
   return {batches.begin(), batches.end()};
 }
@@ -43,17 +27,6 @@ std::int64_t samples_moved(std::span<const std::int64_t> from, std::span<const s
     moved += std::max<std::int64_t>(0, to[k] - from[k]);
   }
   return moved;
-}
-
-std::vector<std::int64_t> equal_batches(const Roster& roster) {
-  const std::vector<double> equal = equal_split(roster);
-  return {equal.begin(), equal.end()};
-}
-
-/// Of two batches, on the logarithm; one of none counts as one of a single sample.
-double log_ratio(std::int64_t to, std::int64_t from) {
-  const auto counted = [](std::int64_t batch) { return static_cast<double>(std::max<std::int64_t>(1, batch)); };
-  return std::log(counted(to) / counted(from));
 }
 
 std::string percent(double share) {
@@ -147,9 +120,6 @@ Proposal IsochronPolicy::observe(
       suspect == tracks_.end() ? ""
                                : "worker " + std::to_string(ids_[static_cast<std::size_t>(suspect - tracks_.begin())]) +
                                      " gave a reading too odd to be noise";
-  if (auto proposal = near_equal(roster, view, {wished, wished_seconds, bet}, current)) {
-    return *std::move(proposal);
-  }
   if (std::ranges::equal(wished, current)) {
     return keep(
         current,
@@ -173,95 +143,6 @@ Proposal IsochronPolicy::observe(
                             (bet ? "; " + suspicion + ", a change of speed is the better bet" : "");
   return {
       .batches = as_wishes(wished), .reason = changed ? Reason::kSpeedChanged : Reason::kRebalanced, .words = words};
-}
-
-std::optional<Proposal> IsochronPolicy::near_equal(
-    const Roster& roster, const Outlook& view, const Choice& wished, std::span<const std::int64_t> current) {
-  if (!options_.shape) {
-    return std::nullopt;
-  }
-  double known = 0.0;
-  ShapeEvidence::Slope seen;
-  for (const Track& track : tracks_) {
-    known += track.evidence.information();
-    seen.information += track.evidence.slope().information;
-    seen.weighted += track.evidence.slope().weighted;
-  }
-  const double slope = known > 0.0 ? seen.weighted / seen.information : 1.0;
-  const bool may_be_flat = known <= kKnown && !wished.bet;
-  if (slope > kHardly && !may_be_flat) {
-    return std::nullopt;
-  }
-  const std::vector<std::int64_t> equal = equal_batches(roster);
-  if (may_be_flat && would_tell(current, equal)) {
-    return Proposal{
-        .batches = as_wishes(equal),
-        .reason = Reason::kProbing,
-        .words = "back to equal shares, to see whether time depends on the batch"};
-  }
-  if (may_be_flat && departs_on_noise(equal, wished.batches, current)) {
-    return keep(current, Reason::kKept, "further from equal shares only for more than chance");
-  }
-  if (slope > kHardly || wished.batches == equal) {
-    return std::nullopt;
-  }
-  // As steep as the moves leave possible, since a gain that is given up is not seen again.
-  const double steep = std::clamp(slope + 2.0 / std::sqrt(seen.information), 0.0, 1.0);
-  const double saved =
-      1.0 - sloped_seconds(roster, view, steep, wished.batches) / sloped_seconds(roster, view, steep, equal);
-  const bool at_equal = std::ranges::equal(equal, current);
-  const double worth = std::max(kWorth, kWorthOfNoise * std::ranges::max(view.sigmas)) * (at_equal ? 1.0 : kStillWorth);
-  if (saved >= worth) {
-    return std::nullopt;
-  }
-  gain_ = 0.0;
-  const std::string words = "time hardly depends on the batch, another split would save at most " + percent(saved);
-  if (at_equal) {
-    return keep(current, Reason::kKept, words);
-  }
-  return Proposal{
-      .batches = as_wishes(equal), .reason = Reason::kRebalanced, .words = "back to equal shares: " + words};
-}
-
-double IsochronPolicy::sloped_seconds(
-    const Roster& roster, const Outlook& view, double slope, std::span<const std::int64_t> batches) const {
-  const double typical = static_cast<double>(roster.global_batch) / static_cast<double>(batches.size());
-  const auto line = [slope, typical](double batch) { return 1.0 + slope * (batch / typical - 1.0); };
-  double longest = 0.0;
-  for (std::size_t k = 0; k < batches.size(); ++k) {
-    const double from = tracks_[k].seen ? tracks_[k].last_batch : typical;
-    const double seconds =
-        view.scales[k] * shape_of(tracks_[k])(from) * line(static_cast<double>(batches[k])) / line(from);
-    longest = std::max(longest, roster.workers[k].offset_seconds + seconds);
-  }
-  return longest;
-}
-
-bool IsochronPolicy::would_tell(std::span<const std::int64_t> from, std::span<const std::int64_t> to) const {
-  for (std::size_t k = 0; k < from.size(); ++k) {
-    const double move = std::abs(log_ratio(to[k], from[k]));
-    const double noise = tracks_[k].seen ? tracks_[k].scale.belief().noise : 0.0;
-    if (noise > kNoisy * kNoisy && move > kFree && ShapeEvidence::tells(move, noise)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool IsochronPolicy::departs_on_noise(
-    std::span<const std::int64_t> equal,
-    std::span<const std::int64_t> wished,
-    std::span<const std::int64_t> current) const {
-  bool departs = false;
-  for (std::size_t k = 0; k < equal.size(); ++k) {
-    const double doubt = tracks_[k].seen ? std::sqrt(tracks_[k].scale.belief().variance) : 0.0;
-    if (std::abs(log_ratio(wished[k], current[k])) > kBeyondChance * doubt) {
-      return false;
-    }
-    const double departure = std::abs(log_ratio(wished[k], equal[k]));
-    departs |= departure > std::max(kFree, std::abs(log_ratio(current[k], equal[k])));
-  }
-  return departs;
 }
 
 void IsochronPolicy::learn_shapes(const Roster& roster, std::span<const Reading> readings) {

@@ -9,8 +9,7 @@
 //      (predict/common_mode.h); a reading too odd to be noise is held back, and a second one of its sign settles it;
 //   c) a split by the exact allocator, with each scale inflated so that every worker is the straggler as often as its
 //      share of the speed says: that minimises the expected maximum (predict/expected_max.h);
-//   d) equal shares where time hardly depends on the batch, or may not, and no other split is clearly better;
-//   e) rent or buy: the predicted gain accumulates until it exceeds the price of a move.
+//   d) rent or buy: the predicted gain accumulates until it exceeds the price of a move.
 // Cost: O(K) plus two or three allocations a step.
 #pragma once
 
@@ -90,20 +89,6 @@ class IsochronPolicy final : public Policy {
   /// By its time for a typical batch; none if none was seen.
   [[nodiscard]] const Track* slowest_seen() const;
   [[nodiscard]] std::vector<double> noise_estimates() const;
-
-  /// What to do in place of `wished` where the reason for leaving equal shares is not good enough; none: as usual.
-  std::optional<Proposal> near_equal(
-      const Roster& roster, const Outlook& outlook, const Choice& wished, std::span<const std::int64_t> current);
-  /// What a step would take if d log t / d log b were `slope` at equal shares and every curve a straight line.
-  [[nodiscard]] double sloped_seconds(
-      const Roster& roster, const Outlook& outlook, double slope, std::span<const std::int64_t> batches) const;
-  /// Whether a move, by workers whose times vary, would show how their time depends on the batch.
-  [[nodiscard]] bool would_tell(std::span<const std::int64_t> from, std::span<const std::int64_t> to) const;
-  /// Whether `wished` goes further from equal shares for differences of time that may be chance.
-  [[nodiscard]] bool departs_on_noise(
-      std::span<const std::int64_t> equal,
-      std::span<const std::int64_t> wished,
-      std::span<const std::int64_t> current) const;
 
   [[nodiscard]] std::vector<std::int64_t> split(const Roster& roster, std::span<const double> scales) const;
   [[nodiscard]] double step_seconds(
