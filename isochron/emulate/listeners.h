@@ -18,7 +18,7 @@ struct Listener {
   std::string opener;  // who opened it, and for whom
 };
 
-/// Of the process and all that descend from it, in the order of their numbers. Throws std::invalid_argument, "job is …;
+/// Those of the process and its descendants, in the order of their numbers. Throws std::invalid_argument, "job is …;
 /// permitted: …", if there is no such process.
 [[nodiscard]] std::vector<Listener> listeners_of_job(const std::string& process);
 

@@ -93,7 +93,7 @@ class RunView {
  private:
   /// The worker's place, a new one if it is new; kMostWorkers if there are too many.
   std::size_t place_of(WorkerId id, std::size_t guess);
-  /// Of a step or an update, and its start by the run's clock; what it adds to the meter is there already.
+  /// Takes a step or an update, and its start by the run's clock; what it adds to the meter is there already.
   template <class Record>
   void add(const Record& record, double start, std::span<const WorkerStep> workers);
   double start_of(double start_seconds);

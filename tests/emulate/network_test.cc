@@ -76,7 +76,7 @@ bool send_from(const std::string& network, std::size_t bytes) {
          shutdown(connection, SHUT_WR) == 0 && read(connection, &end, 1) == 0;
 }
 
-/// Of `bytes` from worker 1 to worker 0, with the connection's beginning and end.
+/// The time of `bytes` from worker 1 to worker 0, with the connection's beginning and end.
 std::chrono::steady_clock::duration time_of_sending(const Network& network, std::size_t bytes) {
   int ready[2];
   EXPECT_EQ(pipe(ready), 0);

@@ -133,7 +133,7 @@ class LaunchedJob:
         return found
 
     def pid(self, worker, other_than=None):
-        """Of the process of a worker, once there is one."""
+        """The number of a worker's process, once there is one."""
 
         def look():
             for file in self.folder.glob(f"isochron-*/{worker}.pids"):

@@ -77,7 +77,7 @@ class Descent:
 
 
 class Threads:
-    """Of one job; what they say all at once goes over a list."""
+    """The threads of one job; what they say all at once goes over a list."""
 
     def __init__(self, size):
         self.said = [None] * size

@@ -87,7 +87,7 @@ def wait_for(condition, seconds=60.0):
 
 
 def pids_in(folder, count):
-    """Of workers, which have written theirs."""
+    """The process numbers of workers, which have written theirs."""
     wait_for(lambda: len(list(folder.glob("*.pid"))) == count)
     return [int(file.stem) for file in folder.glob("*.pid")]
 

@@ -114,7 +114,7 @@ def run_steps(job, steps, size):
 
 
 class Sentences(Dataset):
-    """Of unequal lengths: the mean over tokens is not the mean over sentences."""
+    """Sentences of unequal lengths: the mean over tokens is not the mean over sentences."""
 
     def __init__(self, size=60):
         generator = torch.Generator().manual_seed(6)
@@ -129,7 +129,7 @@ class Sentences(Dataset):
 
 
 def token_losses(model, x, length):
-    """Of all tokens that count."""
+    """The losses of all tokens that count."""
     mask = torch.arange(x.shape[1])[None, :] < length[:, None]
     return (model(x).squeeze(-1) ** 2)[mask]
 

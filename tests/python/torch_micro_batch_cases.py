@@ -183,7 +183,7 @@ def called_before_micro_batches(wrapper):
 
 
 def sync_points_of_micro_batches():
-    """Of every worker, and how many backward passes each made."""
+    """The synchronisation points of every worker, and how many backward passes each made."""
     told, passes = [], []
     job = isochron.Job(global_batch=24, policy="static:weights=1/2", micro_batch=5 * dist.get_rank())
     gather = job._world.start_gather

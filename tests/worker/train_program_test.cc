@@ -68,7 +68,7 @@ void expect_whole_epochs(const std::vector<StepRecord>& steps) {
   }
 }
 
-// Of MPI's shared memory and folders.
+// MPI's shared memory and folders are meant.
 TEST_F(TrainProgramTest, LeavesNothingBehindAlone) {
   const Outcome outcome = shell(
       "mkdir temporary && export TMPDIR=$PWD/temporary OMPI_MCA_btl_sm_backing_directory=$PWD/temporary && "

@@ -97,7 +97,7 @@ class SampleAuditor {
   };
 
   [[nodiscard]] bool asynchronous() const;
-  /// Of positions that an epoch can have: those that the header says, or any number.
+  /// The number of positions that an epoch can have: those that the header says, or any number.
   [[nodiscard]] std::int64_t epoch_size() const;
   [[nodiscard]] bool size_is_known() const;
   /// For a step or an update.
