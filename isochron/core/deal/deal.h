@@ -16,9 +16,9 @@
 //           workers first or last, then neighbours that change places.
 // Where all works are equal, both give the allocator's split, which is optimal.
 //
-// Deterministic: ties go by position and by the order of the workers, so every worker computes the same deal and nothing
-// is sent. O(B log B + K rounds) for B samples and K workers; under 2 ms for B = 4096 and K = 256. Pure functions; safe
-// to call from several threads.
+// Deterministic: ties go by position and by the order of the workers, so every worker computes the same deal and
+// nothing is sent. O(B log B + K rounds) for B samples and K workers; under 2 ms for B = 4096 and K = 256. Pure
+// functions; safe to call from several threads.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// For few samples, where a single one is a large part of a share: branch and bound over all deals, longest sample first.
+// For few samples, where a single one is a large part of a share: branch and bound over all deals, longest first.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
