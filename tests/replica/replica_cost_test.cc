@@ -181,7 +181,7 @@ TEST(ReplicaCostTest, CostsPerStepAndPerSampleAreLearned) {
 
 TEST(ReplicaCostTest, EveryPolicySeesWork) {
   // By count, the share of the right number takes a time that lengths decide; by cost only speeds do.
-  for (const char* const policy : {"isochron", "omnilearn", "lb-bsp", "lbb", "dlb"}) {
+  for (const char* const policy : {"isochron", "omnilearn", "lb-bsp", "lbb", "dlb:interval=10"}) {
     const SampleWorks works = lengths(100'000);
     CostJob by_cost({.global_batch = 64, .policy = policy}, unequal(), works);
     CostJob by_count({.global_batch = 64, .policy = policy}, unequal(), works, /*by_cost=*/false);
