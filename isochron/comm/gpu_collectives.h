@@ -2,8 +2,8 @@
 // CPUs or NCCL is missing: there GPU tensors go through host memory and MPI.
 //
 // A collective runs on a stream of its own, behind what the caller's current stream has been given. Nothing here waits
-// for another rank: whoever starts a collective asks from time to time whether it has ended, and who finds that it never
-// will calls abort(). Thread-safe, except that all ranks must start their collectives in the same order.
+// for another rank: whoever starts a collective asks from time to time whether it has ended, and who finds that it
+// never will calls abort(). Thread-safe, except that all ranks must start their collectives in the same order.
 #pragma once
 
 #include <chrono>
@@ -27,8 +27,8 @@ class GpuCollectives {
   // Whether it has ended; throws PeerLostError if NCCL says that it will not.
   using HasEnded = std::function<bool()>;
 
-  // Collective over `comm`: null on all ranks unless all of them have a GPU (`gpu`, its number here; negative: none) and
-  // NCCL takes these GPUs; `refusal`, if all have one, is then why not. Throws PeerError.
+  // Collective over `comm`: null on all ranks unless all of them have a GPU (`gpu`, its number here; negative: none)
+  // and NCCL takes these GPUs; `refusal`, if all have one, is then why not. Throws PeerError.
   static std::unique_ptr<GpuCollectives> make(
       MPI_Comm comm, int gpu, std::chrono::milliseconds timeout, std::string& refusal);
 

@@ -9,7 +9,6 @@ follows whole paths through the code as well.
 
 import concurrent.futures
 import hashlib
-import pathlib
 import re
 import subprocess
 import sys
@@ -24,8 +23,6 @@ CHECKS = sources.tracked("*.clang-tidy")
 DEEP = "--deep" in sys.argv[1:]
 SELECTION = "" if DEEP else ",-clang-analyzer-*"
 MEMORY = sources.ROOT / "build" / "lint" / ("tidy-deep" if DEEP else "tidy")
-# Compiled where LibTorch is a build for GPUs, and read by nobody elsewhere: it has headers of CUDA's.
-FOR_GPUS = {pathlib.Path("isochron/comm/nccl.cc")}
 # Tests have checks of their own, which say less.
 TEST_CHECKS = re.search(r"Checks: >\n((?:  .*\n)+)", (sources.ROOT / "tests/.clang-tidy").read_text())[1]
 
@@ -67,7 +64,7 @@ def main():
     units = sources.units()
     compiled = {source for unit in units for source in unit.sources}
     units = [*units, *(sources.Unit(sources.ROOT / path, sources.FALLBACK, [path])
-                       for path in sources.tracked("*.cc") if path not in compiled | FOR_GPUS)]  # fmt: skip
+                       for path in sources.tracked("*.cc") if path not in compiled | sources.FOR_GPUS)]  # fmt: skip
     changed = sources.changed()
     if changed is not None:
         units = [unit for unit in units if changed.intersection(sources.closure(unit.sources))]
