@@ -218,9 +218,11 @@ TEST_F(ElasticProgramTest, AWorkerWhoseNetworkFailsIsPutOut) {
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
     EXPECT_EQ(last_step(), 39);
     EXPECT_THAT(events(), Contains("evicted " + name)) << outcome.errors;
+    // On a busy machine the time-out comes before the warning, which waits for five steps.
     EXPECT_THAT(
         outcome.errors,
-        testing::ContainsRegex("rank " + std::to_string(cut_off) + " on [^ ]+ .process [0-9]+. has kept the others"));
+        testing::ContainsRegex(
+            "rank " + std::to_string(cut_off) + " on [^ ]+ (.process [0-9]+. has kept the others|.silent.)"));
     expect_proven_ledger();
     fs::remove(folder_ / "run.jsonl");
   }
