@@ -163,10 +163,11 @@ def cost_counts(num_workers, collate="padded", batch=20, epochs=2, log=None, bad
     data = Speeches(103, bad)
     job = isochron.Job(global_batch=batch, log=log, on_bad_sample="skip" if bad else "stop")
     model = job.prepare(Lstm())
-    loader = job.loader(data, lengths=data.lengths, collate=collate, collate_fn=padded, num_workers=num_workers)
+    said = {"collate": collate, "collate_fn": padded, "num_workers": num_workers}
+    loader = job.loader(data, lengths=data.lengths, **said)
     rounds = []
     for epoch in job.epochs(epochs):
-        for numbers, x, _, counts in loader:
+        for numbers, x, _, counts in job.loader(data, lengths=torch.tensor(data.lengths), **said):
             plan = job._share.plan
             assert plan.positions(job.rank) == sorted(plan.positions(job.rank))
             time.sleep(2e-5 * counts.numel() * (1 + 2 * job.rank))
