@@ -1,6 +1,7 @@
 #include "isochron/cli/simulate_request.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -164,10 +165,14 @@ std::optional<sim::Lengths> SimulateRequest::checked_lengths() const {
     return std::nullopt;
   }
   sim::Lengths checked;
-  if (lengths.starts_with("lognormal")) {
-    checked = sim::parse_lengths(lengths);
-  } else {
-    checked.given = io::read_lengths(lengths);
+  try {
+    if (std::filesystem::is_regular_file(lengths)) {
+      checked.given = io::read_lengths(lengths);
+    } else {
+      checked = sim::parse_lengths(lengths);
+    }
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument("--lengths: " + std::string(error.what()));
   }
   checked.attention_width = attention_width(cost);
   checked.collation = parse_name(kCollationNames, "--collate", collate);

@@ -38,7 +38,7 @@ SampleWorks Lengths::works(std::int64_t samples, std::uint64_t seed) const {
 
 Lengths parse_lengths(const std::string& text) {
   Specification specification = Specification::parse("lengths", text);
-  require(specification.name == "lognormal", "lengths", in_quotes(specification.name), "lognormal");
+  require(specification.name == "lognormal", "lengths", in_quotes(specification.name), "lognormal, or a file of them");
   Lengths lengths;
   OptionTable table(std::move(specification));
   lengths.describe(table);

@@ -77,7 +77,9 @@ TEST_F(ProgramTest, RefusesBadValuesByName) {
   expect_refusal("simulate --noise nan", "--noise is 'nan'; permitted: a finite number, 0 or more");
   expect_refusal("simulate --sync maybe", "--sync is 'maybe'; permitted: bsp, asp, ssp");
   expect_refusal("simulate --lr-rule cosine", "--lr-rule is 'cosine'; permitted: none, linear, ");
-  expect_refusal("simulate --lengths lognormal:sigma=wide", "sigma");
+  expect_refusal("simulate --lengths lognormal:sigma=wide", "--lengths: lengths lognormal: sigma is wide; permitted: ");
+  expect_refusal(
+      "simulate --lengths nowhere.txt", "--lengths: lengths is 'nowhere.txt'; permitted: lognormal, or a file");
   expect_refusal("simulate --lengths lognormal --cost cubic", "--cost is 'cubic'; permitted: linear, attention:width=");
   expect_refusal("simulate --lengths lognormal --collate stacked", "--collate is 'stacked'; permitted: packed, padded");
   expect_refusal("simulate --deal count", "--deal is 'count'; permitted: with --lengths");
