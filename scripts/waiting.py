@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draws the README's picture of waiting from the run logs of `make demo`: scripts/waiting.py
 
-For every worker four steps of equal batches, and below them as much time with isochron: computing in colour, waiting for
-the others and the exchange with them in grey.
+For every worker four steps of equal batches, and below them as much time with isochron: computing in colour, waiting
+for the others and the exchange with them in grey.
 """
 
 import json
@@ -41,16 +41,19 @@ def main():
     parts, top = [], 34
     for label, steps in runs.items():
         shown = [step for step in steps if step["start"] - steps[0]["start"] < seconds]
-        parts.append(f'<text x="8" y="{top - 10}" font-weight="bold">{label}: {len(shown)} steps in {seconds:.1f} s</text>')
+        title = f"{label}: {len(shown)} steps in {seconds:.1f} s"
+        parts.append(f'<text x="8" y="{top - 10}" font-weight="bold">{title}</text>')
         for row, cores in enumerate(CORES):
             y = top + row * (BAR + GAP) + BAR - 4
             parts.append(f'<text x="8" y="{y}">{cores}</text>')
         parts += bars(shown, seconds, top)
         top += len(CORES) * (BAR + GAP) + 36
-    parts.append(f'<text x="{LEFT}" y="{top - 12}">blue: computing; grey: waiting for the others, and the exchange</text>')
+    legend = "blue: computing; grey: waiting for the others, and the exchange"
+    parts.append(f'<text x="{LEFT}" y="{top - 12}">{legend}</text>')
     size = f'width="{LEFT + WIDTH + 10}" height="{top}"'
     style = 'font-family="sans-serif" font-size="13" fill="#1f2328"'
-    text = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}><rect {size} fill="#ffffff"/>{"".join(parts)}</svg>\n'
+    parts.insert(0, f'<rect {size} fill="#ffffff"/>')
+    text = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{"".join(parts)}</svg>\n'
     (ROOT / "docs/images/waiting.svg").write_text(text)
 
 
