@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""failed_only.py REPORT COMMAND…: runs a GoogleTest program. With ISOCHRON_FAILED_ONLY=1, which scripts/test.py sets for a
-second try, only the cases run that failed according to the report of the first; a program that crashed left none, and
-runs whole."""
+"""failed_only.py REPORT COMMAND…: runs a GoogleTest program.
+
+With ISOCHRON_FAILED_ONLY=1, which scripts/test.py sets for a second try, only the cases run that failed according to
+the report of the first; a program that crashed left none, and runs whole.
+"""
 
 import os
 import pathlib
