@@ -4,12 +4,13 @@ import resource
 import traceback
 
 import fitting
+import launching
 import out_of_step
 import parity
 import running
 import starting
 
-CASES = {**parity.CASES, **running.CASES, **starting.CASES, **out_of_step.CASES, **fitting.CASES}
+CASES = {**parity.CASES, **running.CASES, **starting.CASES, **out_of_step.CASES, **fitting.CASES, **launching.CASES}
 
 
 def cpu_seconds():
