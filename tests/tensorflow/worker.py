@@ -7,10 +7,12 @@ import fitting
 import launching
 import out_of_step
 import parity
+import pipelines
 import running
 import starting
 
-CASES = {**parity.CASES, **running.CASES, **starting.CASES, **out_of_step.CASES, **fitting.CASES, **launching.CASES}
+CASES = {**parity.CASES, **running.CASES, **starting.CASES, **out_of_step.CASES, **fitting.CASES, **launching.CASES,
+         **pipelines.CASES}  # fmt: skip
 
 
 def cpu_seconds():
