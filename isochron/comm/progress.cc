@@ -20,6 +20,8 @@ using namespace std::chrono_literals;
 constexpr std::size_t kPiecesUnderWay = 3;
 // An idle thread looks this often whether a peer asks for it.
 constexpr auto kIdlePause = 50ms;
+// While a GPU waits for others, this often whether they live.
+constexpr auto kPeersPause = 50ms;
 constexpr auto kRollCallPatience = 1000ms;
 // Before somebody is merely named, since nothing else is looked after meanwhile.
 constexpr auto kNamingPatience = 300ms;
@@ -121,6 +123,7 @@ void Progress::run() {
       moved = Clock::now();
     }
     check_deadlines(Clock::now());
+    check_peers(Clock::now());
     check_patience(Clock::now());
     answer_questions();
     roll_call_.serve(collectives_started_);
@@ -158,6 +161,9 @@ void Progress::start(Operation operation) {
   flight.has_more = flight.operation.start_piece != nullptr;
   if (flight.has_more) {
     start_pieces();
+    return;
+  }
+  if (flight.operation.has_ended) {
     return;
   }
   try {
@@ -230,7 +236,7 @@ bool Progress::test(InFlight& flight, int& source) {
     source = status.MPI_SOURCE;
     requests.erase(requests.begin());
   }
-  return !flight.has_more;
+  return !flight.has_more && (!flight.operation.has_ended || flight.operation.has_ended());
 }
 
 PeerLostError Progress::lost(const Operation& operation, const std::string& reason) const {
@@ -253,6 +259,18 @@ void Progress::check_deadlines(Clock::time_point now) {
       fail(std::make_exception_ptr(timed_out(flight.operation)));
       return;
     }
+  }
+}
+
+void Progress::check_peers(Clock::time_point now) {
+  const auto waiting =
+      std::ranges::find_if(in_flight_, [](const InFlight& flight) { return flight.operation.has_ended != nullptr; });
+  if (waiting == in_flight_.end() || now < peers_checked_ + kPeersPause) {
+    return;
+  }
+  peers_checked_ = now;
+  if (!failed_ranks(comm_).empty() || is_revoked(comm_)) {
+    fail(std::make_exception_ptr(lost(waiting->operation, "it cannot end any more")));
   }
 }
 
@@ -332,6 +350,11 @@ void Progress::fail(std::exception_ptr error) {
     revoke(comm_);
     revoke(comm_for_pieces_);
     drain();
+    for (const InFlight& flight : in_flight_) {
+      if (flight.operation.cancel) {
+        flight.operation.cancel();
+      }
+    }
   }
   for (auto& flight : std::exchange(in_flight_, {})) {
     flight.operation.done(failure_, MPI_ANY_SOURCE);

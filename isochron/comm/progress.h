@@ -46,6 +46,11 @@ struct Operation {
   std::function<void(MPI_Comm, Requests&)> start;
   // Instead, for a large collective: issues the next piece, and says whether there are more.
   std::function<bool(MPI_Comm, Requests&)> start_piece;
+  // Instead, for a collective that a GPU does by itself: whether it has ended; may throw. While one is under way the
+  // other ranks are looked after, since no request of MPI's would tell that one is lost.
+  std::function<bool()> has_ended;
+  // For the same: makes it end, after a failure.
+  std::function<void()> cancel;
   // Called once, on the progress thread; `source` is the sender of what was received last. Must not throw. Owns, with
   // `start`, the buffers.
   std::function<void(std::exception_ptr error, int source)> done;
@@ -99,6 +104,8 @@ class Progress {
   bool advance();
   bool test(InFlight& flight, int& source);
   void check_deadlines(Clock::time_point now);
+  // Whether the others can still take part in what a GPU waits for.
+  void check_peers(Clock::time_point now);
   void check_patience(Clock::time_point now);
   void answer_questions();
   // Who is missing from the collective under way, by those who may say so.
@@ -113,6 +120,7 @@ class Progress {
   const Backoff backoff_;
   const SlowWatch watch_;
   bool told_ = false;  // since something last ended
+  Clock::time_point peers_checked_;
   RollCall roll_call_;
   std::int64_t collectives_started_ = 0;
   std::chrono::milliseconds last_timeout_{0};  // of the operation that was started last

@@ -23,6 +23,12 @@ void revoke(MPI_Comm comm) {
   MPIX_Comm_revoke(comm);
 }
 
+bool is_revoked(MPI_Comm comm) {
+  int revoked = 0;
+  MPIX_Comm_is_revoked(comm, &revoked);
+  return revoked != 0;
+}
+
 std::vector<int> failed_ranks(MPI_Comm comm) {
   MPI_Group failed = MPI_GROUP_NULL;
   if (MPIX_Comm_failure_ack(comm) != MPI_SUCCESS || MPIX_Comm_failure_get_acked(comm, &failed) != MPI_SUCCESS) {

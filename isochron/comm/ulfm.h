@@ -13,6 +13,9 @@ bool has_ulfm();
 // Makes every operation on the communicator, also of other ranks, end with an error.
 void revoke(MPI_Comm comm);
 
+// Whether a rank has done so.
+bool is_revoked(MPI_Comm comm);
+
 // Ranks known to have died.
 std::vector<int> failed_ranks(MPI_Comm comm);
 

@@ -110,7 +110,7 @@ void World::abort() {
 }
 
 MpiBackendOptions World::backend_options() const {
-  return {.timeout = options_.timeout, .watch = options_.watch};
+  return {.timeout = options_.timeout, .watch = options_.watch, .gpu = options_.gpu, .warn = options_.warn};
 }
 
 World::Candidate World::build(MPI_Comm comm) const {

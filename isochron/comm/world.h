@@ -29,6 +29,8 @@ class Newcomer;
 struct WorldOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every exchange
   SlowWatch watch;
+  int gpu = -1;                                  // see MpiBackendOptions
+  std::function<void(const std::string&)> warn;  // likewise
   // Kills a worker for good; false if it cannot. None: processes of this host are killed, others cannot be.
   std::function<bool(const Peer&)> fence;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
@@ -30,6 +31,13 @@ std::vector<std::vector<std::size_t>> initial_buckets(const Tensors& parameters,
   // Backward runs from the last parameter to the first.
   std::ranges::reverse(buckets);
   return buckets;
+}
+
+// Until the device has computed what this thread has given it: a GPU is behind the program.
+void finish_computing(const c10::Device& device) {
+  if (!device.is_cpu()) {
+    c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+  }
 }
 
 }  // namespace
@@ -81,6 +89,7 @@ class DataParallel::State {
     BackwardResult result{.started = Clock::now()};
     weight_ += weight;
     const auto own_part_done = [&] {
+      finish_computing(loss.device());
       result.last_gradient = Clock::now();
       result.local_square = weight_ > 0 ? square() / (weight_ * weight_) : 0;
       if (at_last_gradient) {

@@ -14,6 +14,11 @@ namespace {
 constexpr double kSteps = 5.0;
 constexpr std::int64_t kLeastMilliseconds = 1000;
 
+// Negative: none. Without a number it is the first.
+int gpu_of(const JobOptions& options) {
+  return options.device.is_cuda() ? std::max<int>(options.device.index(), 0) : -1;
+}
+
 }  // namespace
 
 Patience::Patience(const JobOptions& options) : milliseconds_(options.patience().count()) {
@@ -24,7 +29,8 @@ void Patience::follow(double step_seconds) {
 }
 
 WorldOptions Patience::world_options(const JobOptions& options) const {
-  WorldOptions world{.timeout = options.patience(), .watch = {}, .fence = options.fence};
+  WorldOptions world{
+      .timeout = options.patience(), .watch = {}, .gpu = gpu_of(options), .warn = options.warn, .fence = options.fence};
   world.watch.patience = [this] { return std::chrono::milliseconds(milliseconds_); };
   world.watch.tell = [&options](const std::vector<Peer>& suspects, std::chrono::milliseconds waited) {
     for (const Peer& peer : suspects) {

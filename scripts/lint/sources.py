@@ -13,6 +13,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORES = len(os.sched_getaffinity(0))
 FALLBACK = ["c++", "-std=c++20", f"-I{ROOT}"]
+# Compiled where LibTorch is a build for GPUs, and read by nobody elsewhere: they have headers of CUDA's.
+FOR_GPUS = {pathlib.Path("isochron/comm/nccl.cc")}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 

@@ -64,7 +64,7 @@ def main():
     units = sources.units()
     compiled = {source for unit in units for source in unit.sources}
     units = [*units, *(sources.Unit(sources.ROOT / path, sources.FALLBACK, [path])
-                       for path in sources.tracked("*.cc") if path not in compiled)]  # fmt: skip
+                       for path in sources.tracked("*.cc") if path not in compiled | sources.FOR_GPUS)]  # fmt: skip
     changed = sources.changed()
     if changed is not None:
         units = [unit for unit in units if changed.intersection(sources.closure(unit.sources))]

@@ -20,7 +20,7 @@ def orphans():
         if path.parts[:2] == ("tests", "fuzz"):  # built by preset asan only
             known = path.stem.removesuffix("_fuzz") in (sources.ROOT / "tests/fuzz/CMakeLists.txt").read_text()
         else:
-            known = path in compiled
+            known = path in compiled | sources.FOR_GPUS
         if not known:
             yield f"{path}: no CMakeLists.txt compiles it"
 

@@ -8,12 +8,14 @@
         machines file, which they find as machines.toml
   json  must be JSON; commands further down find the last one as profile.json
   python  run with the package on its path, after what is further up; run.jsonl is a run log
+  diff  of Python: what was there and what comes in its place both run, behind what a script has of its own (PREPARED)
   text  output, or what only a person can check
 
 Besides, every relative link leads to a file and every `SomethingTest.Name` is a test.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -29,6 +31,15 @@ LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
 TEST_NAME = re.compile(r"\b(\w+Test\.\w+)\b")
 TEST_MACRO = re.compile(r"^(?:\w*TEST\w*|RC_GTEST_\w*PROP)\(\s*(\w+),\s*(\w+)", re.MULTILINE)
 EXIT = re.compile(r"\s*#\s*exit (\d+)\s*$")
+
+
+PREPARED = '''import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+dataset = TensorDataset(torch.randn(512, 4), torch.randn(512, 1))
+model, loss_fn = torch.nn.Linear(4, 1), torch.nn.MSELoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+'''
 
 
 class Untrue(Exception):
@@ -90,8 +101,12 @@ def check_block(block, program, folder):
     elif block.language == "cpp":
         if block.is_program():
             run([program], folder)
+    elif block.language == "diff":
+        for sign in "+-":
+            kept = [line[1:] for line in block.text.splitlines() if line[0] in (" ", sign)]
+            run_python(dataclasses.replace(block, text=PREPARED + "\n".join(kept) + "\n"), folder)
     elif block.language != "text":
-        raise Untrue(f"a block in '{block.language}'; permitted: cpp, sh, toml, json, python, text")
+        raise Untrue(f"a block in '{block.language}'; permitted: cpp, sh, toml, json, python, diff, text")
 
 
 def check_blocks(document, programs, isochron, folder):

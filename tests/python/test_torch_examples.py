@@ -2,6 +2,7 @@
 
 import difflib
 import pathlib
+import re
 
 import pytest
 
@@ -50,3 +51,34 @@ def test_before_runs(name, alone):
     arguments, begins = RUNS[name]
     (output,) = alone.run("example", path=str(EXAMPLES / f"{name}_before.py"), arguments=arguments)
     assert output.startswith(begins)
+
+
+# What each prints last, and the most that the number in it may be.
+FEATURES = {
+    "accumulation": (r"loss (\S+) after 30 updates", 0.5),
+    "batch_norm": (r"milliseconds a step: (\S+) over the global batch, \S+ over each worker's samples", 1e6),
+    "clipping": (r"loss (\S+), [1-9]\d* of 60 steps clipped", 0.6),
+    "device": (r"loss (\S+) on (?:cpu|cuda)", 0.5),
+    "early_exit": (r"loss (\S+) after 16 and 4 steps, epoch 3", 0.6),
+    "ema": (r"accuracy of the average (0\.9\d*)", 1.0),
+    "evaluation": (r"accuracy (0\.9\d*) of 1000 samples", 1.0),
+    "resume": (r"loss (\S+); every sample used once: True", 0.5),
+    "scheduler": (r"loss (\S+), learning rate 0\.0000 after 60 steps", 0.5),
+    "several_losses": (r"loss (\S+), and of the last finished step on all workers \S+", 0.5),
+    "token_mean": (r"loss (\S+)", 0.2),
+    "two_optimizers": (r"distance (\S+) at step 100", 1.5),
+}
+
+
+def test_every_feature_is_known():
+    assert sorted(FEATURES) == sorted(path.stem for path in (EXAMPLES / "by_feature").glob("*.py"))
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_feature_runs_alone_and_on_two_workers(name, alone, pair, tmp_path):
+    pattern, most = FEATURES[name]
+    path = str(EXAMPLES / "by_feature" / f"{name}.py")
+    for workers in (alone, pair):
+        for output in workers.run("example", path=path, arguments=[str(tmp_path)]):
+            found = re.fullmatch(pattern, output)
+            assert found and float(found[1]) <= most, output

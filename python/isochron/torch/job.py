@@ -189,8 +189,8 @@ class Job(Steps):
         `dataset` is map-style, or iterable with the same order on all workers, or Shards, or a DataLoader whose
         dataset, collate_fn, processes, pinning and sampler are taken over. Options: num_workers, collate_fn,
         pin_memory, to_device, sampler, max_steps, prefetch_steps (2), worker_init_fn, multiprocessing_context. Called
-        again with the same data it is the same loader. Other data has an epoch, a ledger and a log of its own; so has
-        the same data under another `name`.
+        again with the same data it is the same loader, with the new options if there are any. Other data has an epoch,
+        a ledger and a log of its own; so has the same data under another `name`.
         """
         if isinstance(dataset, DataLoader):
             dataset, taken_over = take_over(dataset)
@@ -200,7 +200,7 @@ class Job(Steps):
         data = next((one for one in self._datasets if one.is_of(dataset, name)), None)
         if data is None:
             data = self._open_data(dataset, name, told)
-        elif data.dataset is not dataset:
+        elif data.dataset is not dataset or (options and told != data.options):
             self._replace_data(data, dataset, told)
         if not self._awaits_backward:
             self._select(data)

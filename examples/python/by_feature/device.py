@@ -1,0 +1,24 @@
+"""Device placement: the job's device is this worker's GPU if it has one, and batches come on it."""
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import isochron.torch as isochron
+
+torch.manual_seed(1)
+x = torch.randn(2000, 20)
+dataset = TensorDataset(x, (x[:, 0] > 0).long())
+
+job = isochron.Job(global_batch=100, device="cuda" if torch.cuda.is_available() else "cpu")  # may differ between workers
+model = nn.Linear(20, 2).to(job.device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+model, optimizer = job.prepare(model, optimizer)
+for _ in job.epochs(2):
+    for inputs, target in job.loader(dataset, to_device=True, pin_memory=torch.cuda.is_available()):
+        loss = nn.functional.cross_entropy(model(inputs), target)
+        job.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+print(f"loss {loss.item():.3f} on {inputs.device.type}")
+job.close()
