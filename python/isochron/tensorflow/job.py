@@ -367,8 +367,8 @@ class Job:
         self._abandon()
         raise ValueError(
             f"the workers' tf.data.Datasets begin epoch {self.epoch} with different samples; permitted: the same "
-            "sequence on all workers: shuffle(..., seed=...), and seeds for random augmentation, or augment the "
-            "batches of job.dataset(...) in its map()"
+            "sequence on all workers: shuffle(..., seed=...) and the same tf.random.set_seed(); random augmentation "
+            "likewise, or of the batches of job.dataset(...) in its map()"
         )
 
     def _give_up(self, undo: list[tuple[Any, tf.Tensor]]) -> None:
