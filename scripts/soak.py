@@ -20,6 +20,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+from isochron.processes import state_of  # noqa: E402
+
 TRAIN = (
     "train --dataset synthetic --model mlp --train-samples 4096 --test-samples 100 --global-batch 128 "
     "--learning-rate 0.02 --epochs 1000000 --eval-every 0 --log run.jsonl --progress off --checkpoints saved"
@@ -43,14 +46,6 @@ def options():
     parser.add_argument("--isochron", type=Path, default=ROOT / "build/dev/bin/isochron")
     parser.add_argument("--python", type=Path, default=ROOT / ".venv/bin/python")
     return parser.parse_args()
-
-
-def state_of(pid):
-    """The kernel's letter: Z or X if it is dead, T if it is stopped."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return "X"
 
 
 def lives(pid):

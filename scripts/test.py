@@ -161,7 +161,8 @@ def run_selected(stage, known):
     ok, counts = ctest(stage, "--parallel", str(build.CORES + (2 if stage.name == "full" else 1)), *selection)
     outcome = Outcome()
     if not ok and len(counts.failed_runs) <= MOST_REPEATED:
-        _, again = ctest(stage, "--rerun-failed", *selection, PYTEST_ADDOPTS="--last-failed")
+        only_failed = {"PYTEST_ADDOPTS": "--last-failed", "ISOCHRON_FAILED_ONLY": "1"}
+        _, again = ctest(stage, "--rerun-failed", *selection, **only_failed)
         counts, outcome.repeated = counts.after(again)
     return counts, outcome
 

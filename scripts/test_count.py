@@ -37,8 +37,8 @@ class Counts:
         repeated = sorted(set(self.failed) - set(again.failed))
         passed = sorted({*self.passed, *again.passed})
         skipped = sorted({*self.skipped, *again.skipped})
-        runs = self.passed_runs | again.passed_runs
-        return Counts(passed, again.failed, skipped, again.failed_runs, runs), repeated or self.failed_runs
+        # A second try is of what failed alone, so that its run does not count as known.
+        return Counts(passed, again.failed, skipped, again.failed_runs, self.passed_runs), repeated or self.failed_runs
 
 
 def read_cases(path, program):

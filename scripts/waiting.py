@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draws the README's picture of waiting from the run logs of `make demo`: scripts/waiting.py
 
-For every worker four steps of equal batches, and below them as much time with isochron: computing in colour, waiting for
-the others and the exchange with them in grey. `scripts/waiting.py lengths` draws the same of samples of unequal length,
+For every worker four steps of equal batches, and below them as much time with isochron: computing in colour, waiting
+for the others and the exchange with them in grey. `scripts/waiting.py lengths` draws the same of samples of unequal length,
 by count and by cost, from a simulation.
 """
 
@@ -44,17 +44,19 @@ def draw(runs, cores, target):
     parts, top = [], 34
     for label, steps in runs.items():
         shown = [step for step in steps if step["start"] - steps[0]["start"] < seconds]
-        parts.append(f'<text x="8" y="{top - 10}" font-weight="bold">{label}: {len(shown)} steps in {seconds:.1f} s</text>')
+        title = f"{label}: {len(shown)} steps in {seconds:.1f} s"
+        parts.append(f'<text x="8" y="{top - 10}" font-weight="bold">{title}</text>')
         for row, text in enumerate(cores):
             y = top + row * (BAR + GAP) + BAR - 4
             parts.append(f'<text x="8" y="{y}">{text}</text>')
         parts += bars(shown, seconds, top)
         top += len(cores) * (BAR + GAP) + 36
-    parts.append(f'<text x="{LEFT}" y="{top - 12}">blue: computing; grey: waiting for the others, and the exchange</text>')
+    legend = "blue: computing; grey: waiting for the others, and the exchange"
+    parts.append(f'<text x="{LEFT}" y="{top - 12}">{legend}</text>')
     size = f'width="{LEFT + WIDTH + 10}" height="{top}"'
     style = 'font-family="sans-serif" font-size="13" fill="#1f2328"'
-    text = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}><rect {size} fill="#ffffff"/>{"".join(parts)}</svg>\n'
-    (ROOT / "docs/images" / target).write_text(text)
+    begin = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}><rect {size} fill="#ffffff"/>'
+    (ROOT / "docs/images" / target).write_text(f"{begin}{''.join(parts)}</svg>\n")
 
 
 def draw_lengths():

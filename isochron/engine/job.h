@@ -135,8 +135,9 @@ class Job {
   // What is left of the epoch, a batch a step; ends early when stopping(). A job trains on one dataset.
   Loader loader(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& options = {});
 
-  // `loss` is the mean over the samples of the batch. Gradients are the global mean's afterwards. False if the step did
-  // not happen here (see above): no gradient is left then, and optimizer.step() changes nothing.
+  // Once a batch. `loss` is the mean over its samples; of several losses, of any number of forward passes, their sum.
+  // Gradients are the global mean's afterwards. False if the step did not happen here (see above): no gradient is left
+  // then, and optimizer.step() changes nothing.
   bool backward(const at::Tensor& loss);
   // The same in pieces of micro_batch samples, gradients accumulated; `loss_of` is called for each. Memory that runs
   // out in `loss_of` is dealt with, too.

@@ -77,6 +77,9 @@ const StepRecord& Job::Impl::last_step() const {
 }
 
 void Job::Impl::prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer) {
+  require(
+      !model_.prepared(),
+      "prepare() a second time; permitted: one model and one optimizer, for several models a module that has them all");
   model_.prepare(model, optimizer, membership_.group(), in_chunks_);
 }
 

@@ -61,6 +61,11 @@ Batch Steps::begin() {
 }
 
 void Steps::require_batch() const {
+  if (is_taken()) {
+    throw std::logic_error(
+        "backward() a second time for a batch, whose gradients are averaged; permitted: once, with the sum of its "
+        "losses");
+  }
   if (!is_computing()) {
     throw std::logic_error("backward() without a batch of the loader");
   }

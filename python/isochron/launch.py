@@ -6,22 +6,28 @@
 Hosts may have unequal numbers of workers. Workers get torchrun's variables. The launcher of the first host keeps the
 store where they meet, so that any of them may die; it stays until the launchers of all hosts are done. What launchers
 and workers tell each other there is sealed with the job's key (isochron.job_key), which workers find in a variable.
+Where no torch is installed, no worker can use its store: the launchers then have one of their own (isochron.board).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import timedelta
 from types import FrameType
-from typing import Any
+from typing import Protocol
 
+from isochron import door, job_key
 from isochron.errors import Error
+from isochron.processes import state_of
+from isochron.served import reach
 
 POLL_SECONDS = 0.02
 LOOK_SECONDS = 0.5  # between two looks at the store and at who is stopped
@@ -55,8 +61,6 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def parse(words: list[str] | None) -> argparse.Namespace:
-    from isochron import job_key
-
     parser = argparse.ArgumentParser(prog="python -m isochron.launch", description=__doc__.splitlines()[0])
     parser.add_argument("-n", "--workers", type=counts_of, default=[1], metavar="N[,N…]",
                         help="workers of each host (1)")  # fmt: skip
@@ -87,15 +91,20 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     return options
 
 
+class Marks(Protocol):
+    """What launchers and workers tell each other. Both raise RuntimeError or OSError when the first host is gone."""
+
+    def set(self, name: str, value: str) -> None: ...
+
+    def get(self, name: str) -> str | None: ...
+
+
 class Launcher:
     def __init__(self, options: argparse.Namespace) -> None:
-        from isochron import job_key
-        from isochron.torch.sealed import SealedStore
-
         self._node, self._hosts = options.node, len(options.workers)
         self._first = sum(options.workers[: options.node])
-        store = self._open_store(*options.master)
-        self._marks: SealedStore | None = SealedStore(store, job_key.checked(options.key, job_key.VARIABLE))
+        self._marks: Marks | None
+        host, port, self._marks = self._open_store(options.master, job_key.checked(options.key, job_key.VARIABLE))
         self._codes: dict[int, int] = {}  # of workers that have ended, in that order
         self._stopped_looks = 0
         self._looks = 0
@@ -103,8 +112,8 @@ class Launcher:
         count = options.workers[options.node]
         variables = {
             **os.environ,
-            "MASTER_ADDR": store.host,
-            "MASTER_PORT": str(store.port),
+            "MASTER_ADDR": host,
+            "MASTER_PORT": str(port),
             "WORLD_SIZE": str(sum(options.workers)),
             "LOCAL_WORLD_SIZE": str(count),
             "TORCHELASTIC_USE_AGENT_STORE": "True",
@@ -124,31 +133,29 @@ class Launcher:
             for local in range(count)
         }
 
-    def _open_store(self, host: str, port: int) -> Any:
+    def _open_store(self, master: tuple[str, int], key: bytes) -> tuple[str, int, Marks]:
         """On loopback for one host, else on the interface of --master. torch's own way would be all interfaces."""
-        import torch.distributed as dist  # slow; bad usage is told before
-
-        from isochron import door
-        from isochron.served import reach
-
+        host, port = master
         if self._hosts == 1:
             host = reach.LOOPBACK
         where = f"--master is '{host}:{port}'"
         if self._node > 0:
             try:
-                return dist.TCPStore(host, port, timeout=STORE_TIMEOUT, wait_for_workers=False)
-            except RuntimeError as error:
+                return host, port, _join_store(host, port, key)
+            except (RuntimeError, OSError) as error:
                 words = str(error).splitlines()[0]
                 raise Error(f"{where}; permitted: where the launcher of the first host is met ({words})") from error
         if not reach.is_loopback(host):
             host = reach.own_address(["this host", "others"], host)
         try:
             listener = door.listen(host, port)
+            while port == 0 and not _is_free(host, listener.getsockname()[1] + 1):
+                listener.close()
+                listener = door.listen(host)
         except OSError as error:
             raise Error(f"{where}; permitted: an address of this host with a free port ({error.strerror})") from error
         port = listener.getsockname()[1]
-        return dist.TCPStore(host, port, is_master=True, timeout=STORE_TIMEOUT, wait_for_workers=False,
-                             master_listen_fd=listener.detach())  # fmt: skip
+        return host, port, _keep_store(listener, key)
 
     def run(self) -> int:
         """0 if the last worker to end has ended well: those that were lost before it were not needed."""
@@ -181,8 +188,6 @@ class Launcher:
 
     def _look(self) -> None:
         """Ends those whom the others have put out, and those who are stopped when nobody else is left."""
-        from isochron.torch.peers import state_of
-
         left = {rank: worker for rank, worker in self.workers.items() if rank not in self._codes}
         for rank, worker in left.items():
             if self._hear(f"evicted/{rank}") is not None:
@@ -231,18 +236,18 @@ class Launcher:
         if self._marks is not None:
             try:
                 self._marks.set(name, words)
-            except RuntimeError as error:
+            except (RuntimeError, OSError) as error:
                 self._lose_store(error)
 
     def _hear(self, name: str) -> str | None:
         if self._marks is not None:
             try:
                 return self._marks.get(name)
-            except RuntimeError as error:
+            except (RuntimeError, OSError) as error:
                 self._lose_store(error)
         return None
 
-    def _lose_store(self, error: RuntimeError) -> None:
+    def _lose_store(self, error: Exception) -> None:
         self._marks = None
         words = str(error).splitlines()[0]
         self._say(f"the store on the first host is lost, so that no more workers can be ({words})")
@@ -257,6 +262,46 @@ class Launcher:
             if worker.poll() is None:
                 worker.send_signal(number if self._signals == 1 else signal.SIGKILL)
                 worker.send_signal(signal.SIGCONT)  # who is stopped would not hear it
+
+
+def _is_free(host: str, port: int) -> bool:
+    """TensorFlow's workers meet at the port after that of the store."""
+    with suppress(OSError, OverflowError):
+        door.listen(host, port).close()
+        return True
+    return False
+
+
+def _has_torch() -> bool:
+    """Also for the workers, which run the same interpreter."""
+    return importlib.util.find_spec("torch") is not None
+
+
+def _keep_store(listener: socket.socket, key: bytes) -> Marks:
+    if not _has_torch():
+        from isochron.board import Board
+
+        return Board(listener, key)
+    import torch.distributed as dist  # slow; bad usage is told before
+
+    from isochron.torch.sealed import SealedStore
+
+    host, port = listener.getsockname()[:2]
+    store = dist.TCPStore(host, port, is_master=True, timeout=STORE_TIMEOUT, wait_for_workers=False,
+                          master_listen_fd=listener.detach())  # fmt: skip
+    return SealedStore(store, key)
+
+
+def _join_store(host: str, port: int, key: bytes) -> Marks:
+    if not _has_torch():
+        from isochron.board import RemoteBoard
+
+        return RemoteBoard(host, port, key, STORE_TIMEOUT.total_seconds())
+    import torch.distributed as dist
+
+    from isochron.torch.sealed import SealedStore
+
+    return SealedStore(dist.TCPStore(host, port, timeout=STORE_TIMEOUT, wait_for_workers=False), key)
 
 
 def main(words: list[str] | None = None) -> int:

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ namespace isochron {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 using testing::world_rank;
 
 constexpr std::int64_t kGlobalBatch = 64;
@@ -64,7 +66,11 @@ torch::optim::SGD make_optimizer(torch::nn::Sequential& model) {
 
 // What training on whole batches of B in the job's order gives: the losses of the steps.
 std::vector<double> train_alone(
-    torch::nn::Sequential& model, const std::shared_ptr<data::Dataset>& dataset, std::int64_t steps) {
+    torch::nn::Sequential& model,
+    const std::shared_ptr<data::Dataset>& dataset,
+    std::int64_t steps,
+    const std::function<at::Tensor(torch::nn::Sequential&, const at::Tensor&, const at::Tensor&)>& loss_of_step =
+        loss_of) {
   auto optimizer = make_optimizer(model);
   const SamplerOptions order{.dataset_size = dataset->size(), .global_batch = kGlobalBatch, .seed = kSeed};
   const data::SampleStream stream(dataset, order, data::Augment(dataset->shape(), {.seed = kSeed}));
@@ -78,7 +84,7 @@ std::vector<double> train_alone(
       const at::Tensor sample = x[i];
       y[i] = stream.fetch(all.first + i, {static_cast<std::byte*>(sample.mutable_data_ptr()), sample.nbytes()});
     }
-    const at::Tensor loss = loss_of(model, x, y);
+    const at::Tensor loss = loss_of_step(model, x, y);
     optimizer.zero_grad();
     loss.backward();
     optimizer.step();
@@ -265,6 +271,62 @@ TEST(JobTest, ASlowWorkerGetsAFewerSamples) {
   }
   EXPECT_LT(job.batch_sizes()[2], 8);
   EXPECT_GT(waited_first, waited_slow);
+}
+
+// Two losses of two forward passes: the second is how far the answers to darker images are from 0. Rank 2 needs 5 ms a
+// sample between them.
+torch::Tensor two_losses_of(torch::nn::Sequential& model, const at::Tensor& x, const at::Tensor& y, bool slowed) {
+  const at::Tensor first = loss_of(model, x, y);
+  const auto until = std::chrono::steady_clock::now() + x.size(0) * std::chrono::milliseconds(5);
+  while (slowed && world_rank() == 2 && std::chrono::steady_clock::now() < until) {
+  }
+  return first + 0.1 * model->forward(0.5 * x).square().mean();
+}
+
+TEST(JobTest, SeveralLossesTrainLikeOneProcessAndWaitingIsTakenOutOfTheirTimes) {
+  // All wait for rank 2 inside the BatchNorm of the second forward pass, and must not be taken for slow.
+  const auto dataset = images(640);
+  auto single = make_model(3);
+  const auto expected = train_alone(single, dataset, 10, [](auto& alone, const at::Tensor& x, const at::Tensor& y) {
+    return two_losses_of(alone, x, y, /*slowed=*/false);
+  });
+  auto model = make_model(3);
+  auto optimizer = make_optimizer(model);
+  std::vector<double> losses;
+  JobOptions options{{.global_batch = kGlobalBatch, .seed = kSeed}};
+  options.on_step = [&](const StepRecord& step) { losses.push_back(step.loss); };
+  Job job(options);
+  job.prepare(*model, optimizer);
+  for (const auto& [x, y] : job.loader(dataset)) {
+    job.backward(two_losses_of(model, x, y, /*slowed=*/true));
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  ASSERT_EQ(losses.size(), expected.size());
+  for (std::size_t step = 0; step < losses.size(); ++step) {
+    EXPECT_NEAR(losses[step], expected[step], 1e-4 * expected[step]) << "step " << step;
+  }
+  EXPECT_LT(distance(model, single), 1e-3);
+  EXPECT_LT(job.batch_sizes()[2], 8);
+}
+
+TEST(JobTest, ASecondBackwardOfABatchSaysWhatToDo) {
+  auto model = make_model_without_statistics(3);
+  auto optimizer = make_optimizer(model);
+  Job job({.global_batch = kGlobalBatch, .policy = kUneven, .seed = kSeed});
+  job.prepare(*model, optimizer);
+  const auto one_model = HasSubstr("prepare() a second time; permitted: one model and one optimizer");
+  EXPECT_THAT([&] { job.prepare(*model, optimizer); }, ThrowsMessage<std::logic_error>(one_model));
+  for (const auto& [x, y] : job.loader(images(128))) {
+    EXPECT_TRUE(job.backward(loss_of(model, x, y)));
+    const at::Tensor second = loss_of(model, x, y);
+    const auto once = HasSubstr("permitted: once, with the sum of its losses");
+    EXPECT_THAT([&] { job.backward(second); }, ThrowsMessage<std::logic_error>(once));
+    optimizer.step();  // that step is as it was
+    optimizer.zero_grad();
+  }
+  EXPECT_EQ(job.step(), 2);
+  EXPECT_TRUE(job.ledger().complete());
 }
 
 TEST(JobTest, WorkersThatDisagreeFailInsteadOfHanging) {

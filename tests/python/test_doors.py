@@ -12,6 +12,7 @@ import pytest
 
 import isochron
 from isochron import door, job_key
+from isochron.board import Board, RemoteBoard
 from isochron._core import Failure, TcpLink, lay_out
 from isochron.served.session import Owner, Session
 from isochron.served.sockets import Sockets
@@ -409,3 +410,32 @@ def test_requests_that_make_no_sense_end_the_job_with_the_senders_name(tag, mess
         told = theirs.recv(int.from_bytes(head[4:], "little"), socket.MSG_WAITALL)
         assert Failure.decode(told).text == failure_of(link).text
         session.close(orderly=False)
+
+
+def test_launchers_without_torch_share_what_only_they_can_read_and_write():
+    listener = door.listen("127.0.0.1")
+    place = listener.getsockname()[:2]
+    board = Board(listener, KEY)
+    other_host = RemoteBoard(*place, KEY, patience=TIMEOUT)
+    board.set("host/0", "running 0 1")
+    other_host.set("host/1", "done 1 2")
+    assert other_host.get("host/0") == "running 0 1" and board.get("host/1") == "done 1 2"
+    assert board.get("host/2") is None and other_host.get("host/2") is None
+    for hello in ({"name": "host/1", "value": "forged"}, {"name": "host/1"}):
+        with pytest.raises(OSError):
+            door.knock(*place, b"another key than theirs", hello, 0.3)
+    for hello in ({"name": 1, "value": "x"}, {"name": "host/1", "value": 3}, {}):
+        with pytest.raises(OSError):
+            door.knock(*place, KEY, hello, 0.3)
+    assert other_host.get("host/1") == "done 1 2"
+
+
+def test_a_launcher_waits_for_that_of_the_first_host_and_not_for_ever():
+    with socket.create_server(("127.0.0.1", 0)) as trial:
+        port = trial.getsockname()[1]
+    with pytest.raises(ConnectionRefusedError):
+        RemoteBoard("127.0.0.1", port, KEY, patience=0.3)
+    later = threading.Timer(0.5, lambda: Board(door.listen("127.0.0.1", port), KEY).set("host/0", "running 0 1"))
+    later.start()
+    assert RemoteBoard("127.0.0.1", port, KEY, patience=30.0).get("host/1") is None
+    later.join()

@@ -1,5 +1,5 @@
-"""Jobs on two hosts, as docs/hosts.md starts them. The hosts are network namespaces of this machine with a cable between
-them: neither reaches the other's loopback, nor anything else."""
+"""Jobs on two hosts, as docs/hosts.md starts them. The hosts are network namespaces of this machine with a cable
+between them: neither reaches the other's loopback, nor anything else."""
 
 import contextlib
 import os

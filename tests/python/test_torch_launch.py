@@ -62,14 +62,17 @@ def test_under_our_launcher_the_survivor_goes_on(tmp_path):
 # What the launcher itself owes: a worker here is any program.
 
 KEY = {"ISOCHRON_JOB_KEY": "the secret of these tests"}
+# The launcher of those who have no torch, of which this hides the one that is here.
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from isochron import launch; sys.exit(launch.main())"
 
 
 @contextlib.contextmanager
-def launched(folder, script, *options, **variables):
+def launched(folder, script, *options, torch=True, **variables):
     """A launcher whose workers run `script`; it is gone at the end, and with it its workers."""
     path = folder / "script.py"
     path.write_text("import os, signal, sys, time, pathlib\nrank = int(os.environ['RANK'])\n" + script)
-    command = [sys.executable, "-m", "isochron.launch", *options, path, folder]
+    launcher = ["-m", "isochron.launch"] if torch else ["-c", WITHOUT_TORCH]
+    command = [sys.executable, *launcher, *options, path, folder]
     process = subprocess.Popen(command, env={**ENVIRONMENT, **variables}, stderr=subprocess.PIPE, text=True)
     try:
         yield process
@@ -250,7 +253,7 @@ def test_the_launcher_carries_the_key_where_others_cannot_read_it(tmp_path):
         assert KEY["ISOCHRON_JOB_KEY"].encode() in pathlib.Path(f"/proc/{worker}/environ").read_bytes()
 
 
-def two_hosts(folder, scripts):
+def two_hosts(folder, scripts, torch):
     """Two launchers that take each other for another host."""
     stack = contextlib.ExitStack()
     with socket.create_server(("127.0.0.1", 0)) as trial:
@@ -259,12 +262,16 @@ def two_hosts(folder, scripts):
     for node, script in enumerate(scripts):
         (folder / str(node)).mkdir()
         options = ["-n", "1,1", "--node", str(node), "--master", f"127.0.0.1:{port}"]
-        launchers.append(stack.enter_context(launched(folder / str(node), script, *options, **KEY)))
+        launchers.append(stack.enter_context(launched(folder / str(node), script, *options, torch=torch, **KEY)))
     return stack, launchers
 
 
-def test_the_store_stays_until_the_other_hosts_are_done(tmp_path):
-    stack, (first, second) = two_hosts(tmp_path, ["", WRITE_PID + "time.sleep(4)\n"])
+with_and_without_torch = pytest.mark.parametrize("torch", [True, False], ids=["torch", "no_torch"])
+
+
+@with_and_without_torch
+def test_the_store_stays_until_the_other_hosts_are_done(tmp_path, torch):
+    stack, (first, second) = two_hosts(tmp_path, ["", WRITE_PID + "time.sleep(4)\n"], torch)
     with stack:
         pids_in(tmp_path / "1", 1)
         assert second.wait(60) == 0, second.stderr.read()
@@ -272,9 +279,10 @@ def test_the_store_stays_until_the_other_hosts_are_done(tmp_path):
         assert first.wait(60) == 0
 
 
-def test_a_host_whose_store_is_lost_lets_its_workers_finish(tmp_path):
+@with_and_without_torch
+def test_a_host_whose_store_is_lost_lets_its_workers_finish(tmp_path, torch):
     wait = "while not pathlib.Path(sys.argv[1], 'go').exists(): time.sleep(0.02)\n"
-    stack, (first, second) = two_hosts(tmp_path, ["time.sleep(600)\n", WRITE_PID + wait])
+    stack, (first, second) = two_hosts(tmp_path, ["time.sleep(600)\n", WRITE_PID + wait], torch)
     with stack:
         pids_in(tmp_path / "1", 1)
         first.kill()

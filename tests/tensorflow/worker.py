@@ -4,12 +4,15 @@ import resource
 import traceback
 
 import fitting
+import launching
 import out_of_step
 import parity
+import pipelines
 import running
 import starting
 
-CASES = {**parity.CASES, **running.CASES, **starting.CASES, **out_of_step.CASES, **fitting.CASES}
+CASES = {**parity.CASES, **running.CASES, **starting.CASES, **out_of_step.CASES, **fitting.CASES, **launching.CASES,
+         **pipelines.CASES}  # fmt: skip
 
 
 def cpu_seconds():

@@ -10,7 +10,8 @@ torch.manual_seed(1)
 x = torch.randn(2000, 20)
 dataset = TensorDataset(x, (x[:, 0] > 0).long())
 
-job = isochron.Job(global_batch=100, device="cuda" if torch.cuda.is_available() else "cpu")  # may differ between workers
+device = "cuda" if torch.cuda.is_available() else "cpu"  # may differ between workers
+job = isochron.Job(global_batch=100, device=device)
 model = nn.Linear(20, 2).to(job.device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
 model, optimizer = job.prepare(model, optimizer)

@@ -251,14 +251,21 @@ void Job::Async::take_record(const UpdateRecord& record) {
   }
 }
 
-bool Job::Async::backward(const at::Tensor& loss) {
+void Job::Async::require_batch() const {
+  require(
+      phase() != Phase::kPushing,
+      "backward() a second time for a batch, whose gradient has gone; permitted: once, with the sum of its losses");
   require(phase() == Phase::kComputing, "backward() without a batch of the loader");
+}
+
+bool Job::Async::backward(const at::Tensor& loss) {
+  require_batch();
   compute(loss, 1.0);
   return computed(loss.item<double>());
 }
 
 bool Job::Async::backward(const Batch& batch, const LossOf& loss_of) {
-  require(phase() == Phase::kComputing, "backward() without a batch of the loader");
+  require_batch();
   const std::int64_t samples = batch.data.size(0);
   const std::int64_t most = options_.micro_batch > 0 ? options_.micro_batch : samples;
   double total = 0.0;

@@ -78,6 +78,7 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   double now() const;
 
   static void require(bool condition, const char* what);
+  void require_batch() const;
   const Sampler& sampler() const;
   server::Members members() const { return {.workers = members_, .rank = rank(), .trainers = workers_}; }
 

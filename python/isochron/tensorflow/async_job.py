@@ -97,7 +97,7 @@ class AsyncJob(Job):
         return ValueError(f"{what} with sync '{self.options.sync}'; permitted: {permitted}")
 
     def dataset(self, samples: Any) -> ServedBatches:  # type: ignore[override]  # the loop over it is the same
-        source = data.make_source(samples)
+        source = data.make_source(samples, self.options.global_batch)
         self._replica.open(source.size())
         self._source = source
         self._dataset_name = type(samples).__name__

@@ -7,11 +7,17 @@ somebody adds it. What is slow belongs before it: a tf.data source may shuffle, 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
+
+
+_BEGINNING = 16  # samples of an epoch, by which workers know that they read the same sequence
+PADDED = "pad samples of several lengths to one, with tf.pad() and then tf.ensure_shape() in map()"
 
 
 class Source(Protocol):
@@ -29,6 +35,12 @@ class ArraySource:
     """Arrays or tensors, or a nest of them, whose first dimension counts the samples."""
 
     def __init__(self, arrays: Any) -> None:
+        for array in tf.nest.flatten(arrays, expand_composites=False):
+            if isinstance(array, (tf.RaggedTensor, tf.SparseTensor)):
+                raise ValueError(
+                    f"samples in a {type(array).__name__}; permitted: dense arrays, of which to_tensor() and "
+                    "tf.sparse.to_dense() make one"
+                )
         self._arrays = tf.nest.map_structure(np.asarray, arrays)
         lengths = {len(array) for array in tf.nest.flatten(self._arrays)}
         if len(lengths) != 1:
@@ -65,22 +77,29 @@ class MapSource:
 
 
 class StreamSource:
-    """A tf.data.Dataset of single samples, the same sequence on every worker. Its order is the order of the epoch; who
-    wants another in each shuffles it with a seed and reshuffle_each_iteration. Every worker reads all of it and keeps
-    its share."""
+    """A tf.data.Dataset of single samples, the same sequence on every worker. Its order is the order of the epoch: that
+    of its first iteration for epoch 0 and so on, so that a shuffle with a seed gives another order in each, also to a
+    job that goes on from a checkpoint. Every worker reads all of it and keeps its share. What was read last is kept,
+    `keep` samples at least, for a step that is dealt anew."""
 
-    def __init__(self, dataset: tf.data.Dataset) -> None:
+    def __init__(self, dataset: tf.data.Dataset, keep: int) -> None:
         self._dataset = dataset
         self._size = int(dataset.cardinality())
         if self._size < 1:
             raise ValueError("a tf.data.Dataset of unknown or endless size; give it one: assert_cardinality(samples)")
+        if _is_batched(dataset):
+            raise ValueError("a tf.data.Dataset of batches; permitted: single samples, without batch() or by unbatch()")
         tf.nest.map_structure(_check_spec, dataset.element_spec)
         self.signature = tf.nest.map_structure(
             lambda spec: tf.TensorSpec((None, *spec.shape), spec.dtype), dataset.element_spec)  # fmt: skip
         self._empty = tf.nest.map_structure(
             lambda spec: np.empty((0, *spec.shape), spec.dtype.as_numpy_dtype), dataset.element_spec)  # fmt: skip
         self._reading: Iterator[Any] = iter(())
+        self._last: deque[Any] = deque(maxlen=keep + _BEGINNING)  # that were read
         self._epoch, self._next = -1, 0
+        self._iterations = 0
+        self._beginnings: dict[int, int] = {}  # of epochs that were read: a digest each
+        self._told = True
 
     def size(self) -> int:
         return self._size
@@ -88,36 +107,82 @@ class StreamSource:
     def take(self, epoch: int, positions: tuple[int, int], samples: Callable[[], Sequence[int]]) -> Any:
         del samples
         first, last = positions
-        if epoch != self._epoch or first < self._next:
-            self._reading, self._epoch, self._next = self._dataset.as_numpy_iterator(), epoch, 0
-        items = list(itertools.islice(self._reading, first - self._next, last - self._next))
-        if len(items) != last - first:
-            raise ValueError(f"the dataset ended after fewer than the {self._size} samples it announced")
-        self._next = last
+        if epoch != self._epoch or first < self._next - len(self._last):
+            self._begin(epoch)
+        self._read(last)
+        start = first - (self._next - len(self._last))
+        items = list(itertools.islice(self._last, start, start + last - first))
         return _stack(items) if items else self._empty
+
+    def new_beginning(self) -> int | None:
+        """A digest of how the epoch begins, once: the same on all workers, or they read different sequences."""
+        if self._told:
+            return None
+        self._told = True
+        return self._beginnings[self._epoch]
+
+    def _begin(self, epoch: int) -> None:
+        """Iterations that a job has not made since it went on from a checkpoint count, too."""
+        self._told = epoch == self._epoch
+        for _ in range(max(epoch + 1 - self._iterations, 1)):
+            self._reading = self._dataset.as_numpy_iterator()
+            self._iterations += 1
+        self._epoch, self._next = epoch, 0
+        self._last.clear()
+        self._read(min(self._size, _BEGINNING))
+        beginning = _digest(self._last)
+        if self._beginnings.setdefault(epoch, beginning) != beginning:
+            raise ValueError(
+                f"the tf.data.Dataset gives the samples of epoch {epoch} in another order when it is read again; "
+                "permitted where a job goes back: shuffle(..., reshuffle_each_iteration=False)"
+            )
+
+    def _read(self, last: int) -> None:
+        while self._next < last:
+            try:
+                self._last.append(next(self._reading))
+            except StopIteration:
+                raise ValueError(f"the dataset ended after fewer than the {self._size} samples it announced") from None
+            self._next += 1
+
+
+def _is_batched(dataset: tf.data.Dataset) -> bool:
+    """Batches of a known size look like samples; what made them tells."""
+    while type(dataset).__name__ in ("_PrefetchDataset", "_OptionsDataset"):
+        (dataset,) = dataset._inputs()
+    return type(dataset).__name__ in ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset")
 
 
 def _check_spec(spec: Any) -> None:
     if not isinstance(spec, tf.TensorSpec):
         raise ValueError(
             f"a tf.data.Dataset of {type(spec).__name__.removesuffix('Spec')}s; permitted: dense tensors, all samples "
-            "of one shape: map(lambda x: x.to_tensor(shape=...)) pads ragged ones"
+            f"of one shape: {PADDED}"
         )
     if not spec.shape.is_fully_defined():
         raise ValueError(
             f"a tf.data.Dataset of tensors of shape {spec.shape}; permitted: single samples of a known shape: "
-            "unbatch() batches, pad samples of several lengths, or tell the shape with tf.ensure_shape"
+            f"unbatch() batches; {PADDED}"
         )
+
+
+def _digest(items: Iterable[Any]) -> int:
+    digest = 0
+    for value in tf.nest.flatten(list(items)):
+        array = np.asarray(value)
+        digest = zlib.crc32(repr(array.tolist()).encode() if array.dtype == object else array.tobytes(), digest)
+    return digest
 
 
 def _stack(items: Sequence[Any]) -> Any:
     return tf.nest.map_structure(lambda *values: np.stack(values), *items)
 
 
-def make_source(data: Any) -> Source:
+def make_source(data: Any, keep: int) -> Source:
+    """`keep`: the most samples that are taken at a time, or of a step that may be dealt anew."""
     if isinstance(data, tf.data.Dataset):
-        return StreamSource(data)
-    if isinstance(data, (tuple, dict, np.ndarray, tf.Tensor)):
+        return StreamSource(data, keep)
+    if isinstance(data, (tuple, dict, np.ndarray, tf.Tensor, tf.RaggedTensor, tf.SparseTensor)):
         return ArraySource(data)
     if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
         return MapSource(data)

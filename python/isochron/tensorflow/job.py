@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import os
@@ -54,7 +55,7 @@ class Job:
         self._replica = self._agree()
         self._began = time.perf_counter()  # at about the same moment on all workers
         self._progress = Progress(self._replica, self.options)
-        self._weight = tf.Variable(0.0, trainable=False, name="isochron_weight")
+        self._weight = tf.Variable(0.0, dtype=tf.float64, trainable=False, name="isochron_weight")
         self._moments = batch_norm.GlobalMoments(self._collectives, self._weight)
         self._model: keras.Model | None = None
         self._deferred: DeferredApply | None = None
@@ -64,6 +65,7 @@ class Job:
         self._waits_inside = False  # others may wait for this worker in the middle of its computing
         self._changing: list[Any] = []  # what computing changes besides the gradients
         self._source: data.Source | None = None
+        self._samples: Any = None  # of the source
         self._steps: list[Step] = []
         self._variables_agree = False
         self.left_out = False  # the last step, since its gradient was not finite
@@ -213,11 +215,12 @@ class Job:
     def dataset(self, samples: Any) -> tf.data.Dataset:
         """This worker's share of every global batch of `samples`; one pass over it is what is left of the epoch.
         `samples` are arrays, a tf.data.Dataset of single samples, or anything with len() and [number]."""
-        source = data.make_source(samples)
-        self._replica.open(source.size())
-        self._source = source
+        if samples is not self._samples:
+            self._source, self._samples = data.make_source(samples, self.options.global_batch), samples
+        assert self._source is not None
+        self._replica.open(self._source.size())
         self._dataset_name = type(samples).__name__
-        return data.batches(source.signature, self._hand_out)
+        return data.batches(self._source.signature, self._hand_out)
 
     def epochs(self, count: int) -> Iterator[int]:
         """Epoch numbers from the present one to count - 1, again one that was not trained to its end; ends early when
@@ -306,6 +309,7 @@ class Job:
         local mean loss in both where the function does not return it, or None if they do not say it."""
         if self._replica.phase != "computing":
             raise RuntimeError("a step without a batch of job.dataset(...)")
+        self._compare_sequences()
         self._start_log()
         self._peers.note(self.step_number)
         self._weight.assign(self._plan.loss_weight / self.size)  # gradients are added up
@@ -351,6 +355,21 @@ class Job:
         self._stopping, self.last_loss = outcome.stop, outcome.loss
         if self.options.on_step is not None:
             self.options.on_step(self)
+
+    def _compare_sequences(self) -> None:
+        """Of a tf.data.Dataset every worker reads its own copy, which must have the same order."""
+        beginning = self._source.new_beginning() if isinstance(self._source, data.StreamSource) else None
+        before = time.perf_counter()
+        same = beginning is None or len(set(self.gather(beginning))) == 1
+        self._started += time.perf_counter() - before  # waiting for others is no work
+        if same:
+            return
+        self._abandon()
+        raise ValueError(
+            f"the workers' tf.data.Datasets begin epoch {self.epoch} with different samples; permitted: the same "
+            "sequence on all workers: shuffle(..., seed=...) and the same tf.random.set_seed(); random augmentation "
+            "likewise, or of the batches of job.dataset(...) in its map()"
+        )
 
     def _give_up(self, undo: list[tuple[Any, tf.Tensor]]) -> None:
         """The job cannot go on. It is as before the step, and saved if somebody has said where."""
@@ -471,18 +490,20 @@ class Job:
     def evaluation(self, samples: Any, batch_size: int = 256) -> tf.data.Dataset:
         """This worker's share of `samples`, in batches, for model.evaluate() and as validation_data: the workers divide
         the work by their speed, and the metrics' results are those of all samples. All workers must use it."""
-        source = data.make_source(samples)
+        source = data.make_source(samples, batch_size)
         shares = _core.deal(source.size(), [max(1, size) for size in self.batch_sizes])
         first = sum(shares[: self.rank])
         numbers = range(first, first + shares[self.rank])
+        passes = itertools.count()
 
         def take() -> Iterator[Any]:
             self._evaluation_is_shared = True
+            number = next(passes)
             for start in range(0, len(numbers), batch_size):
-                yield batch(numbers[start : start + batch_size])
+                yield batch(number, numbers[start : start + batch_size])
 
-        def batch(part: range) -> Any:
-            return source.take(0, (part[0], part[-1] + 1), lambda: part)
+        def batch(number: int, part: range) -> Any:
+            return source.take(number, (part[0], part[-1] + 1), lambda: part)
 
         return data.batches(source.signature, take)
 

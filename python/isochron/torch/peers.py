@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from isochron.errors import PeerLostError
+from isochron.processes import state_of
 from isochron.torch.sealed import POLL_SECONDS, SealedStore
 
 
@@ -46,18 +47,6 @@ class Peer:
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
-
-
-def state_of(process: int) -> str:
-    """The kernel's letter for a process of this host: X if it is gone, Z if it is dead and not buried yet, T if it is
-    stopped; ? if nobody knows."""
-    try:
-        with open(f"/proc/{process}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return "X"
-    except OSError:
-        return "?"
 
 
 def names_of(peers: list[Peer]) -> str:
