@@ -2,8 +2,8 @@
 """Draws the README's picture of waiting from the run logs of `make demo`: scripts/waiting.py
 
 For every worker four steps of equal batches, and below them as much time with isochron: computing in colour, waiting
-for the others and the exchange with them in grey. `scripts/waiting.py lengths` draws the same of samples of unequal length,
-by count and by cost, from a simulation.
+for the others and the exchange with them in grey. `scripts/waiting.py lengths` draws the same of samples of unequal
+length, by count and by cost, from a simulation.
 """
 
 import json
