@@ -89,7 +89,7 @@ class Link {
 
   // Ends the use of the link on all ranks, as far as the transport permits it with the reason; the first one counts.
   virtual void fail(const Failure& why) = 0;
-  // After fail(): brings what was started to its end.
+  // Brings what was started to its end, after fail(), or when this rank closes the job in the middle of it.
   virtual void drain(Transfers& transfers) = 0;
 
   // A count of what has happened, and a pause until it changes, which may end at any time; `waited` so far.

@@ -175,6 +175,17 @@ TEST(TcpLinkTest, WhoSaysGoodbyeWhileOthersWaitIsNamedWithTheReason) {
   }
 }
 
+TEST(TcpLinkTest, WhoLetsGoOfATransferInTheMiddleIsNamedWithTheReason) {
+  const auto links = make_links(2);
+  std::vector<std::byte> place(100);
+  Transfers transfers{links[1]->receive(0, kFirstValuesTag, place)};
+  links[1]->drain(transfers);
+  EXPECT_THAT(transfers, ::testing::IsEmpty());
+  const auto failure = await_failure(*links[0]);
+  ASSERT_TRUE(failure.has_value());
+  EXPECT_EQ(failure->text, "rank 1 on here closed the job in the middle of an epoch, in which others wait for it");
+}
+
 TEST(TcpLinkTest, AConnectionThatEndsWithoutAGoodbyeIsALoss) {
   Raw raw;
   raw.hang_up();
