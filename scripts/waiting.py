@@ -2,11 +2,14 @@
 """Draws the README's picture of waiting from the run logs of `make demo`: scripts/waiting.py
 
 For every worker four steps of equal batches, and below them as much time with isochron: computing in colour, waiting
-for the others and the exchange with them in grey.
+for the others and the exchange with them in grey. `scripts/waiting.py lengths` draws the same of samples of unequal
+length, by count and by cost, from a simulation.
 """
 
 import json
 import pathlib
+import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = {"equal batches": "uniform.1.jsonl", "isochron": "isochron.1.jsonl"}
@@ -15,9 +18,9 @@ CORES = ("0.19 cores", "0.19 cores", "0.125 cores", "1 core")  # of the cluster 
 LEFT, WIDTH, BAR, GAP = 110, 640, 16, 4
 
 
-def steps_of(name):
+def steps_of(path):
     """Lines of steps in a row, from FIRST on."""
-    lines = map(json.loads, (ROOT / "build/demo" / name).read_text().splitlines())
+    lines = map(json.loads, (ROOT / path).read_text().splitlines())
     return [line for line in lines if line["type"] == "step" and line["step"] >= FIRST]
 
 
@@ -34,28 +37,42 @@ def bars(steps, seconds, top):
                 yield f'<rect x="{LEFT + x:.1f}" y="{y}" width="{width:.1f}" height="{BAR}" fill="#2f6fb7"/>'
 
 
-def main():
-    runs = {label: steps_of(name) for label, name in LOGS.items()}
-    uniform = runs["equal batches"]
-    seconds = uniform[STEPS]["start"] - uniform[0]["start"]
+def draw(runs, cores, target):
+    """`runs` are steps by label; as much time of each as STEPS of the first take."""
+    first = next(iter(runs.values()))
+    seconds = first[STEPS]["start"] - first[0]["start"]
     parts, top = [], 34
     for label, steps in runs.items():
         shown = [step for step in steps if step["start"] - steps[0]["start"] < seconds]
         title = f"{label}: {len(shown)} steps in {seconds:.1f} s"
         parts.append(f'<text x="8" y="{top - 10}" font-weight="bold">{title}</text>')
-        for row, cores in enumerate(CORES):
+        for row, text in enumerate(cores):
             y = top + row * (BAR + GAP) + BAR - 4
-            parts.append(f'<text x="8" y="{y}">{cores}</text>')
+            parts.append(f'<text x="8" y="{y}">{text}</text>')
         parts += bars(shown, seconds, top)
-        top += len(CORES) * (BAR + GAP) + 36
+        top += len(cores) * (BAR + GAP) + 36
     legend = "blue: computing; grey: waiting for the others, and the exchange"
     parts.append(f'<text x="{LEFT}" y="{top - 12}">{legend}</text>')
     size = f'width="{LEFT + WIDTH + 10}" height="{top}"'
     style = 'font-family="sans-serif" font-size="13" fill="#1f2328"'
-    parts.insert(0, f'<rect {size} fill="#ffffff"/>')
-    text = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{"".join(parts)}</svg>\n'
-    (ROOT / "docs/images/waiting.svg").write_text(text)
+    begin = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}><rect {size} fill="#ffffff"/>'
+    (ROOT / "docs/images" / target).write_text(f"{begin}{''.join(parts)}</svg>\n")
+
+
+def draw_lengths():
+    folder = ROOT / "build/lengths"
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [ROOT / "build/isochron", "simulate", "--cluster", "hl8", "--global-batch", "64", "--steps", "80",
+               "--noise", "0.05", "--lengths", "lognormal", "--collate", "padded", "--deal", "both",
+               "--policy", "isochron", "--log", folder / "run.jsonl"]  # fmt: skip
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    logs = {"by count": "run.isochron-by-count.jsonl", "by cost": "run.isochron.jsonl"}
+    runs = {label: steps_of(folder / name) for label, name in logs.items()}
+    draw(runs, ("6 cores", "6 cores", "4 cores", "32 cores"), "lengths.svg")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["lengths"]:
+        draw_lengths()
+    else:
+        draw({label: steps_of(f"build/demo/{name}") for label, name in LOGS.items()}, CORES, "waiting.svg")

@@ -1,4 +1,5 @@
-"""Data for the examples that needs no download: bars, points of a circle and text with a pattern, easy to learn."""
+"""Data for the examples that needs no download: bars, points of a circle, text with a pattern and sequences of unequal
+length, easy to learn."""
 
 import torch
 from torch.utils.data import Dataset
@@ -55,3 +56,21 @@ class Blocks(Dataset):
         start = index * self.block_size
         piece = self.data[start : start + self.block_size + 1]
         return piece[:-1], piece[1:]
+
+
+class Speeches(Dataset):
+    """Sequences that count upwards from somewhere, some of them thirty times as long as others."""
+
+    vocab_size = 28
+
+    def __init__(self, size):
+        generator = torch.Generator().manual_seed(4)
+        lengths = torch.exp(3.0 + 0.8 * torch.randn(size, generator=generator)).round().clamp(4, 120)
+        self.lengths = [int(length) for length in lengths]
+        self.starts = torch.randint(0, self.vocab_size, (size,), generator=generator).tolist()
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def __getitem__(self, index):
+        return (self.starts[index] + torch.arange(self.lengths[index] + 1)) % self.vocab_size

@@ -27,35 +27,58 @@ RunHeader header_of(const sim::ClusterSpec& cluster, const sim::Options& options
   return header;
 }
 
+/// A policy, and how the samples of its steps are dealt.
+struct Task {
+  std::string policy;
+  std::string label;
+  sim::Options options;
+};
+
+std::vector<Task> tasks_of(
+    const SimulateRequest& request, const std::vector<std::string>& policies, const sim::Options& options) {
+  std::vector<Task> tasks;
+  for (const std::string& policy : policies) {
+    tasks.push_back({.policy = policy, .label = policy, .options = options});
+    if (options.lengths && request.deal == "both") {
+      tasks.push_back({.policy = policy, .label = policy + " by count", .options = options});
+      tasks.back().options.lengths->by_cost = false;
+    }
+  }
+  return tasks;
+}
+
 /// One per policy, all opened before the first run; none if nothing is to be recorded.
 std::vector<std::unique_ptr<Recorder>> open_recorders(
-    const SimulateRequest& request,
-    const sim::ClusterSpec& cluster,
-    const sim::Options& options,
-    const std::vector<std::string>& policies) {
+    const SimulateRequest& request, const sim::ClusterSpec& cluster, const std::vector<Task>& tasks) {
   std::vector<std::unique_ptr<Recorder>> recorders;
   if (request.log.empty() && request.trace.empty()) {
     return recorders;
   }
-  for (const std::string& policy : policies) {
+  for (const Task& task : tasks) {
     const auto name = [&](const std::string& file) {
-      return file.empty() || policies.size() == 1 ? file : name_for_policy(file, policy);
+      return file.empty() || tasks.size() == 1 ? file : name_for_policy(file, task.label);
     };
-    recorders.push_back(
-        std::make_unique<Recorder>(header_of(cluster, options, policy), name(request.log), name(request.trace)));
+    recorders.push_back(std::make_unique<Recorder>(
+        header_of(cluster, task.options, task.label), name(request.log), name(request.trace)));
   }
   return recorders;
 }
 
 nlohmann::ordered_json details_of(
     const SimulateRequest& request, const sim::ClusterSpec& cluster, const sim::Options& options) {
-  return {
+  nlohmann::ordered_json details{
       {"cluster", cluster.name},
       {"workers", cluster.workers.size()},
       {"global_batch", options.global_batch},
       {"steps", options.steps},
       {"seed", options.seed},
       {"sync", request.sync}};
+  if (options.lengths) {
+    details["lengths"] = request.lengths;
+    details["cost"] = request.cost;
+    details["collate"] = request.collate;
+  }
+  return details;
 }
 
 void print_results(
@@ -64,7 +87,8 @@ void print_results(
     const sim::Options& options,
     const std::vector<sim::Result>& results) {
   std::cout << cluster.name << ": " << cluster.workers.size() << " workers, global batch " << options.global_batch
-            << ", " << options.steps << " steps, " << request.sync << ", seed " << options.seed << "\n\n"
+            << ", " << options.steps << " steps, " << request.sync << ", seed " << options.seed
+            << (options.lengths ? ", " + request.collate + " samples of unequal length" : "") << "\n\n"
             << results_table(results, options.sync) << '\n'
             << gain_sentence(results) << '\n';
 }
@@ -84,14 +108,20 @@ void run_simulate(SimulateRequest& request) {
   const sim::ClusterSpec cluster = request.checked_cluster();
   check_distinct_outputs({request.output.target(), request.log, request.trace});
   request.output.open();
-  const auto recorders = open_recorders(request, cluster, options, policies);
+  const std::vector<Task> tasks = tasks_of(request, policies, options);
+  const auto recorders = open_recorders(request, cluster, tasks);
 
-  const sim::Result oracle = sim::simulate(cluster, options, "oracle");
+  sim::Options best = options;
+  if (best.lengths) {
+    best.lengths->by_cost = true;
+  }
+  const sim::Result oracle = sim::simulate(cluster, best, "oracle");
   std::vector<sim::Result> results;
   nlohmann::ordered_json documents = nlohmann::ordered_json::array();
-  for (std::size_t i = 0; i < policies.size(); ++i) {
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
     Recorder* const recorder = recorders.empty() ? nullptr : recorders[i].get();
-    results.push_back(simulate(cluster, options, policies[i], recorder));
+    results.push_back(simulate(cluster, tasks[i].options, tasks[i].policy, recorder));
+    results.back().policy = tasks[i].label;
     results.back().time_over_oracle = sim::time_over(results.back(), oracle);
     documents.push_back(to_json(results.back(), options.sync));
   }
@@ -115,7 +145,9 @@ void add_simulate(CLI::App& program) {
       "  isochron simulate --cluster hl8 --policy uniform,isochron\n"
       "  isochron simulate --cluster mine.toml --policy omnilearn:dead-band=0.1,ewma=0.2,isochron --json results.json\n"
       "  isochron simulate --cluster dynamic --noise 0.05 --policy isochron --trace run.json   # open in "
-      "ui.perfetto.dev");
+      "ui.perfetto.dev\n"
+      "  isochron simulate --cluster mixed16 --global-batch 256 --lengths lognormal --deal both --policy "
+      "uniform,isochron");
   command->final_callback([request] { run_simulate(*request); });
 }
 

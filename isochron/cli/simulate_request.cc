@@ -1,12 +1,16 @@
 #include "isochron/cli/simulate_request.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 #include "isochron/cli/cluster_option.h"
 #include "isochron/cli/options.h"
 #include "isochron/cli/policy_list.h"
+#include "isochron/core/error.h"
+#include "isochron/io/lengths_file.h"
 #include "isochron/io/units.h"
 #include "isochron/sim/fleet.h"
 
@@ -50,6 +54,39 @@ void add_cluster_group(CLI::App& command, SimulateRequest& request) {
   add_value(command, "--link-delay", "TIME", "Of every worker's link, such as 200us", set_delay)->group(group);
 }
 
+void add_lengths_group(CLI::App& command, SimulateRequest& request) {
+  const std::string group = "Samples that cost differently";
+  command
+      .add_option(
+          "--lengths",
+          request.lengths,
+          "Of the samples: lognormal:median=148,sigma=0.8,least=8,most=2048, or a file with one number a line")
+      ->type_name("lognormal|FILE")
+      ->group(group);
+  command.add_option("--cost", request.cost, "Of a sample: its length L, or L + L^2 / (6 WIDTH)")
+      ->type_name("linear|attention:width=WIDTH")
+      ->capture_default_str()
+      ->group(group);
+  add_choice(command, "--collate", request.collate, all_names(kCollationNames), "How the costs of a share add up")
+      ->group(group);
+  add_choice(command, "--deal", request.deal, {"cost", "count", "both"}, "What shares are: work, or samples as drawn")
+      ->group(group);
+}
+
+/// 0 of "linear".
+double attention_width(const std::string& cost) {
+  if (cost == "linear") {
+    return 0.0;
+  }
+  Specification specification = Specification::parse("--cost", cost);
+  require(specification.name == "attention", "--cost", in_quotes(cost), "linear, attention:width=WIDTH");
+  double width = 768.0;
+  OptionTable table(std::move(specification));
+  table.number("width", width, 1.0, 1e9, "of the transformer");
+  table.finish();
+  return width;
+}
+
 void add_training_group(CLI::App& command, SimulateRequest& request) {
   const std::string group = "Training";
   sim::Options& options = request.options;
@@ -90,6 +127,7 @@ void add_output_group(CLI::App& command, SimulateRequest& request) {
 void SimulateRequest::add_options(CLI::App& command) {
   add_run_group(command, *this);
   add_cluster_group(command, *this);
+  add_lengths_group(command, *this);
   add_training_group(command, *this);
   add_output_group(command, *this);
 }
@@ -112,10 +150,33 @@ sim::Options SimulateRequest::checked_options() const {
   checked.sync = parse_name(kSyncNames, "--sync", sync);
   checked.network.overlap = !no_overlap;
   checked.rate.rule = parse_rate_rule(rate_rule);
+  checked.lengths = checked_lengths();
   checked.validate();
   if (options.staleness > 0 && checked.sync != Sync::kSsp) {
     throw std::invalid_argument("--staleness is given with --sync " + sync + "; permitted: with --sync ssp");
   }
+  return checked;
+}
+
+std::optional<sim::Lengths> SimulateRequest::checked_lengths() const {
+  if (lengths.empty()) {
+    require(cost == "linear", "--cost", in_quotes(cost), "with --lengths");
+    require(deal == "cost", "--deal", in_quotes(deal), "with --lengths");
+    return std::nullopt;
+  }
+  sim::Lengths checked;
+  try {
+    if (std::filesystem::is_regular_file(lengths)) {
+      checked.given = io::read_lengths(lengths);
+    } else {
+      checked = sim::parse_lengths(lengths);
+    }
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument("--lengths: " + std::string(error.what()));
+  }
+  checked.attention_width = attention_width(cost);
+  checked.collation = parse_name(kCollationNames, "--collate", collate);
+  checked.by_cost = deal != "count";
   return checked;
 }
 

@@ -24,7 +24,11 @@ struct SimulateRequest {
   std::optional<double> noise;       // the three beat what the cluster says of its workers
   std::optional<double> link_rate;   // bytes per second
   std::optional<double> link_delay;  // seconds
-  sim::Options options;              // the rest of them
+  std::string lengths;               // of samples that cost differently; empty: all cost the same
+  std::string cost = "linear";
+  std::string collate = "packed";
+  std::string deal = "cost";
+  sim::Options options;  // the rest of them
   JsonOutput output;
   std::string log;    // empty: none
   std::string trace;  // empty: none
@@ -36,6 +40,9 @@ struct SimulateRequest {
   [[nodiscard]] std::vector<std::string> checked_policies() const;
   [[nodiscard]] sim::Options checked_options() const;
   [[nodiscard]] sim::ClusterSpec checked_cluster() const;
+
+ private:
+  [[nodiscard]] std::optional<sim::Lengths> checked_lengths() const;
 };
 
 }  // namespace isochron::cli

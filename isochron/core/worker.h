@@ -26,6 +26,9 @@ struct Worker {
 struct Roster {
   std::vector<Worker> workers;
   std::int64_t global_batch = 0;  // B: the batch sizes of every step add up to it
+  /// 1: batch sizes are numbers of samples. More, where samples cost differently: they are amounts of work, of which a
+  /// sample of mean cost has so many.
+  std::int64_t units_per_sample = 1;
 
   /// Throws std::invalid_argument naming the field, the value and what is permitted: no workers, ids that repeat,
   /// bounds that cannot hold B, granularities that do not divide one another.

@@ -1,5 +1,6 @@
 #include "isochron/core/replica/replica.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -45,6 +47,11 @@ void bind_plan(nb::module_& module) {
             return slices;
           })
       .def_prop_ro("batches", &StepPlan::batches)
+      .def(
+          "positions",
+          [](const StepPlan& self, std::size_t rank) { return self.positions(self.slices.at(rank)); },
+          nb::arg("rank"),
+          "The positions in the epoch's order that the worker takes; increasing.")
       .def_prop_ro("mine", [](const StepPlan& self) { return to_pair(self.mine); })
       .def_prop_ro("batch", [](const StepPlan& self) { return self.mine.size(); })
       .def_ro("loss_weight", &StepPlan::loss_weight)
@@ -113,7 +120,19 @@ void bind_making(nb::class_<Replica>& replica) {
       nb::kw_only(),
       nb::arg("cpu") = true,
       nb::arg("chunk_size") = 0);
-  replica.def("open", &Replica::open, nb::arg("dataset_size"));
+  replica.def("open", nb::overload_cast<std::int64_t>(&Replica::open), nb::arg("dataset_size"));
+  replica.def(
+      "open_by_cost",
+      [](Replica& self,
+         const nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>& works,
+         const std::string& collate) {
+        self.open(SampleWorks{
+            .works = {works.data(), works.data() + works.size()},
+            .collation = parse_name(kCollationNames, "collate", collate)});
+      },
+      nb::arg("works"),
+      nb::arg("collate"),
+      "A dataset whose samples cost differently: works by sample, and how those of a share add up.");
   replica.def("open_stream", &Replica::open_stream);
 }
 
@@ -212,7 +231,9 @@ void bind_views(nb::class_<Replica>& replica) {
   replica.def_prop_ro("phase", &phase_name)
       .def_prop_ro("rank", &Replica::rank)
       .def_prop_ro("joined", &Replica::joined)
-      .def_prop_ro("workers", [](const Replica& self) { return self.workers(); })
+      .def_prop_ro(
+          "workers",  // by cost, the replica's have their bounds in units
+          [](const Replica& self) { return self.by_cost() && self.joined() ? self.members() : self.workers(); })
       .def_prop_ro("members", [](const Replica& self) { return self.members(); })
       .def_prop_ro("decision", &Replica::decision, nb::rv_policy::copy)
       .def_prop_ro("step", &Replica::step)
@@ -221,6 +242,10 @@ void bind_views(nb::class_<Replica>& replica) {
       .def_prop_ro("ledger", &Replica::ledger, nb::rv_policy::copy)
       .def_prop_ro("sampler", &Replica::sampler, nb::rv_policy::copy)
       .def_prop_ro("chunk_size", &Replica::chunk_size)
+      .def_prop_ro("by_cost", &Replica::by_cost)
+      .def_prop_ro("units_per_sample", &Replica::units_per_sample)
+      .def_prop_ro("work_per_sample", &Replica::work_per_sample)
+      .def("foresee", &Replica::foresee, nb::arg("epoch"), nb::arg("position"))
       .def_prop_ro("stopping", &Replica::stopping)
       .def_prop_ro("stop_signal", &Replica::stop_signal)
       .def_prop_ro("last_step", [](const Replica& self) { return self.last_step(); });

@@ -180,7 +180,7 @@ bool Async::observe_if_all_reported() {
     telemetry.workers.push_back(*std::exchange(lane.report, std::nullopt));
   }
   reports_ = 0;
-  run_.meter.add_round(seconds, *decision_);
+  run_.meter.add_round(seconds, decision_->batch_sizes, decision_->changed);
   run_.splitter.observe(telemetry);
   return true;
 }

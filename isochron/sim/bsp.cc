@@ -49,9 +49,10 @@ class Bsp {
   double start_ = 0.0;
   double end_ = 0.0;
   const Decision* decision_ = nullptr;
-  std::vector<double> seconds_;  // from the start to the worker's last gradient; never, while it is stopped
-  std::vector<double> left_;     // computing time left when the worker was stopped
-  double longest_ = 0.0;         // of seconds_
+  std::vector<std::int64_t> batch_sizes_;  // samples
+  std::vector<double> seconds_;            // from the start to the worker's last gradient; never, while it is stopped
+  std::vector<double> left_;               // computing time left when the worker was stopped
+  double longest_ = 0.0;                   // of seconds_
   StepTelemetry telemetry_;
 };
 
@@ -127,10 +128,16 @@ void Bsp::compute() {
     run_.fleet.advance(member.index, step_);
   }
   decision_ = &run_.splitter.decide(run_.fleet);
+  batch_sizes_ = decision_->batch_sizes;
+  if (run_.lengths) {
+    const auto& shares = run_.lengths->deal(run_.splitter, run_.fleet, *decision_);
+    std::ranges::transform(shares, batch_sizes_.begin(), &LengthShares::Share::samples);
+  }
   seconds_.resize(members.size());
   left_.resize(members.size());
   for (std::size_t i = 0; i < members.size(); ++i) {
-    left_[i] = run_.fleet.seconds(members[i].index, decision_->batch_sizes[i]);
+    left_[i] = run_.lengths ? run_.fleet.seconds_of_amount(members[i].index, run_.lengths->shares()[i].amount)
+                            : run_.fleet.seconds(members[i].index, batch_sizes_[i]);
     seconds_[i] = stopped_[members[i].index] ? kNever : left_[i];
   }
   find_end();
@@ -179,7 +186,7 @@ void Bsp::pause_or_go_on(const Occurrence& change) {
 
 void Bsp::finish_step(double seconds) {
   run_.meter.add_step(run_.fleet, seconds);
-  run_.meter.add_round(seconds_, *decision_);
+  run_.meter.add_round(seconds_, batch_sizes_, decision_->changed);
   run_.meter.follow_balance(step_, run_.fleet, *decision_);
   if (run_.recorder.step) {
     record_step(seconds);
@@ -188,7 +195,10 @@ void Bsp::finish_step(double seconds) {
   telemetry_.workers.clear();
   const auto& members = run_.fleet.members();
   for (std::size_t i = 0; i < members.size(); ++i) {
-    telemetry_.workers.push_back(run_.report(members[i], decision_->batch_sizes[i], seconds_[i]));
+    telemetry_.workers.push_back(run_.report(members[i], batch_sizes_[i], seconds_[i]));
+  }
+  if (run_.lengths) {
+    run_.lengths->finish(run_.splitter, telemetry_);
   }
   run_.splitter.observe(telemetry_);
 }
@@ -209,7 +219,7 @@ void Bsp::record_step(double seconds) const {
   for (std::size_t i = 0; i < members.size(); ++i) {
     record.workers.push_back(
         {.id = members[i].id,
-         .batch = decision_->batch_sizes[i],
+         .batch = batch_sizes_[i],
          .start_seconds = start_,
          .compute_seconds = seconds_[i],
          .wait_seconds = longest_ - seconds_[i],

@@ -76,13 +76,13 @@ void Fleet::advance(std::size_t worker, std::int64_t step) {
   machine.common = common_factor(cluster_->common_noise, seed_, step);
 }
 
-double Fleet::seconds(std::size_t worker, std::int64_t batch) const {
-  if (batch == 0) {
+double Fleet::seconds_of_amount(std::size_t worker, double amount) const {
+  if (amount == 0.0) {
     return 0.0;
   }
   const WorkerSpec& spec = cluster_->workers[worker];
   const Machine& machine = machines_[worker];
-  const double samples = spec.overhead + std::max(static_cast<double>(batch), spec.plateau);
+  const double samples = spec.overhead + std::max(amount, spec.plateau);
   return samples / speed(worker) * machine.noise.surprise() * machine.common;
 }
 

@@ -43,7 +43,11 @@ class Fleet {
   // All of the following are about the step last advanced to.
 
   /// With noise.
-  [[nodiscard]] double seconds(std::size_t worker, std::int64_t batch) const;
+  [[nodiscard]] double seconds(std::size_t worker, std::int64_t batch) const {
+    return seconds_of_amount(worker, static_cast<double>(batch));
+  }
+  /// The same for what costs as much as so many samples.
+  [[nodiscard]] double seconds_of_amount(std::size_t worker, double amount) const;
   /// Samples per second of a large batch, without what nobody can know.
   [[nodiscard]] double speed(std::size_t worker) const;
   /// Standard deviation of the logarithm of time that nobody can know, spikes aside.

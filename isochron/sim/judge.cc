@@ -18,6 +18,11 @@ bool Judge::is_good(const Fleet& fleet, std::span<const std::int64_t> batch_size
     speeds_ = std::move(speeds);
     batch_sizes_.assign(batch_sizes.begin(), batch_sizes.end());
     fleet.true_slots(slots_);
+    if (units_per_sample_ > 1) {
+      for (Slot& slot : slots_) {
+        slot = {.curve = slot.curve.in_units_of(1.0 / static_cast<double>(units_per_sample_))};
+      }
+    }
     const Allocation best = allocate(slots_, global_batch_);
     good_ = expected_seconds(fleet, batch_sizes) <= kNear * expected_seconds(fleet, best.batch_sizes);
   }

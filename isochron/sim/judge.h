@@ -13,7 +13,9 @@ namespace isochron::sim {
 
 class Judge {
  public:
-  explicit Judge(std::int64_t global_batch) : global_batch_(global_batch) {}
+  /// Batches are in units, of which a sample has so many.
+  explicit Judge(std::int64_t global_batch, std::int64_t units_per_sample = 1)
+      : global_batch_(global_batch), units_per_sample_(units_per_sample) {}
 
   /// `batch_sizes` are in the order of the fleet's members, for the step it has been advanced to.
   bool is_good(const Fleet& fleet, std::span<const std::int64_t> batch_sizes);
@@ -23,6 +25,7 @@ class Judge {
   double expected_seconds(const Fleet& fleet, std::span<const std::int64_t> batch_sizes);
 
   std::int64_t global_batch_;
+  std::int64_t units_per_sample_;
   std::vector<Slot> slots_;
   std::vector<double> log_seconds_;
   std::vector<double> sigmas_;

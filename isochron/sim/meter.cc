@@ -22,16 +22,17 @@ void Meter::add_step(const Fleet& fleet, double seconds) {
   ideal_seconds_ += static_cast<double>(global_batch_) / speed;
 }
 
-void Meter::add_round(std::span<const double> compute_seconds, const Decision& decision) {
+void Meter::add_round(
+    std::span<const double> compute_seconds, std::span<const std::int64_t> batch_sizes, bool changed) {
   round_.resize(compute_seconds.size());
   for (std::size_t i = 0; i < round_.size(); ++i) {
-    round_[i].batch = decision.batch_sizes[i];
+    round_[i].batch = batch_sizes[i];
     round_[i].compute_seconds = compute_seconds[i];
   }
   balance_sum_ += balance(round_);
   ++rounds_;
-  adjustments_ += decision.changed ? 1 : 0;
-  batch_sizes_ = decision.batch_sizes;
+  adjustments_ += changed ? 1 : 0;
+  batch_sizes_.assign(batch_sizes.begin(), batch_sizes.end());
 }
 
 void Meter::follow_balance(std::int64_t step, const Fleet& fleet, const Decision& decision) {

@@ -16,12 +16,14 @@ namespace isochron::sim {
 
 class Meter {
  public:
-  explicit Meter(std::int64_t global_batch) : global_batch_(global_batch), judge_(global_batch) {}
+  /// Decisions are in units, of which a sample has so many.
+  explicit Meter(std::int64_t global_batch, std::int64_t units_per_sample = 1)
+      : global_batch_(global_batch), judge_(global_batch * units_per_sample, units_per_sample) {}
 
   /// The ideal time of a step at the fleet's present speeds, and what it took.
   void add_step(const Fleet& fleet, double seconds);
-  /// The workers' computing times with one split.
-  void add_round(std::span<const double> compute_seconds, const Decision& decision);
+  /// The workers' computing times with one split, and whether that is a new one.
+  void add_round(std::span<const double> compute_seconds, std::span<const std::int64_t> batch_sizes, bool changed);
   /// How good the split of `step` is for the fleet's true speeds.
   void follow_balance(std::int64_t step, const Fleet& fleet, const Decision& decision);
   void add_push(std::int64_t staleness, std::int64_t lead);

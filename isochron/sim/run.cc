@@ -1,5 +1,6 @@
 #include "isochron/sim/run.h"
 
+#include <algorithm>
 #include <sstream>
 #include <string_view>
 
@@ -26,8 +27,23 @@ Run::Run(
       weights_known(run_options.nominal_weights || needs_weights(policy)),
       fleet(cluster, options.seed),
       schedule(cluster),
-      splitter(policy, {.workers = fleet.roster(weights_known), .global_batch = options.global_batch}, options.rate),
-      meter(options.global_batch) {
+      lengths(
+          options.lengths ? std::optional<LengthShares>(
+                                std::in_place, *options.lengths, options.global_batch, options.steps, options.seed)
+                          : std::nullopt),
+      by_cost(options.lengths && options.lengths->by_cost && !is_oracle(policy)),
+      splitter(policy, roster(), options.rate),
+      meter(options.global_batch, by_cost ? WorkShares::kUnitsPerSample : 1) {
+}
+
+Roster Run::roster() const {
+  Roster roster{.workers = fleet.roster(weights_known), .global_batch = options.global_batch};
+  if (by_cost) {
+    roster.units_per_sample = WorkShares::kUnitsPerSample;
+    roster.global_batch *= roster.units_per_sample;
+    std::ranges::transform(roster.workers, roster.workers.begin(), WorkShares::in_units);
+  }
+  return roster;
 }
 
 WorkerTelemetry Run::report(const Member& member, std::int64_t batch, double seconds) const {
@@ -41,7 +57,7 @@ WorkerTelemetry Run::report(const Member& member, std::int64_t batch, double sec
 }
 
 void Run::change_workers() {
-  splitter.change_workers(fleet.roster(weights_known));
+  splitter.change_workers(roster().workers);
 }
 
 void Run::note(const Occurrence& change, std::int64_t step, double seconds) const {

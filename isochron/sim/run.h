@@ -1,9 +1,11 @@
 // What the synchronous and the asynchronous simulation share: the state of one run.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "isochron/sim/fleet.h"
+#include "isochron/sim/length_shares.h"
 #include "isochron/sim/meter.h"
 #include "isochron/sim/schedule.h"
 #include "isochron/sim/simulate.h"
@@ -20,6 +22,8 @@ struct Run {
 
   /// A member's report of a batch that it computed in `seconds`.
   [[nodiscard]] WorkerTelemetry report(const Member& member, std::int64_t batch, double seconds) const;
+  /// Who takes part, with bounds in what shares are counted in.
+  [[nodiscard]] Roster roster() const;
   /// Tells the policy who is there now.
   void change_workers();
   /// Hands an event to the recorder, if there is one.
@@ -31,6 +35,8 @@ struct Run {
   bool weights_known;
   Fleet fleet;
   Schedule schedule;
+  std::optional<LengthShares> lengths;
+  bool by_cost;  // the policy sees units of work
   Splitter splitter;
   Meter meter;
 };

@@ -33,6 +33,10 @@ void Options::validate() const {
   not_negative("gradient bytes", network.gradient_bytes);
   require(network.buckets >= 1, "buckets", network.buckets, "1 or more");
   not_negative("failure seconds", failure_seconds);
+  if (lengths) {
+    lengths->validate();
+    require(sync == Sync::kBsp, "sync", to_string(sync), "bsp, since samples have lengths");
+  }
 }
 
 std::int64_t Options::samples() const {

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "isochron/core/trace/quantiles.h"
 #include "isochron/core/trace/run_log.h"
 #include "isochron/sim/cluster.h"
+#include "isochron/sim/lengths.h"
 
 namespace isochron::sim {
 
@@ -43,8 +45,9 @@ struct Options {
   std::int64_t staleness = 0;  // SSP only: how far a worker may run ahead of the slowest
   Network network;
   RateOptions rate;
-  double failure_seconds = 0.05;  // BSP: from a kill until the others have noticed and go on, >= 0
-  bool nominal_weights = false;   // tell the policies the workers' cores, as weights
+  double failure_seconds = 0.05;   // BSP: from a kill until the others have noticed and go on, >= 0
+  bool nominal_weights = false;    // tell the policies the workers' cores, as weights
+  std::optional<Lengths> lengths;  // samples cost differently, BSP only; an overhead is of samples of mean cost
 
   /// Throws std::invalid_argument naming the field, the value and what is permitted.
   void validate() const;

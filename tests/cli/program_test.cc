@@ -77,6 +77,13 @@ TEST_F(ProgramTest, RefusesBadValuesByName) {
   expect_refusal("simulate --noise nan", "--noise is 'nan'; permitted: a finite number, 0 or more");
   expect_refusal("simulate --sync maybe", "--sync is 'maybe'; permitted: bsp, asp, ssp");
   expect_refusal("simulate --lr-rule cosine", "--lr-rule is 'cosine'; permitted: none, linear, ");
+  expect_refusal("simulate --lengths lognormal:sigma=wide", "--lengths: lengths lognormal: sigma is wide; permitted: ");
+  expect_refusal(
+      "simulate --lengths nowhere.txt", "--lengths: lengths is 'nowhere.txt'; permitted: lognormal, or a file");
+  expect_refusal("simulate --lengths lognormal --cost cubic", "--cost is 'cubic'; permitted: linear, attention:width=");
+  expect_refusal("simulate --lengths lognormal --collate stacked", "--collate is 'stacked'; permitted: packed, padded");
+  expect_refusal("simulate --deal count", "--deal is 'count'; permitted: with --lengths");
+  expect_refusal("simulate --lengths lognormal --sync asp", "sync is asp; permitted: bsp, since samples have lengths");
   expect_refusal("simulate --link-rate fast", "--link-rate is 'fast'; permitted: ");
   expect_refusal("simulate --link-delay 2", "--link-delay is '2'; permitted: ");
   expect_refusal("simulate --gradient-bytes x", "--gradient-bytes is 'x'; permitted: ");

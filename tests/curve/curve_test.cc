@@ -78,6 +78,15 @@ TEST(CurveTest, ScaledTakesProportionallyLonger) {
   EXPECT_THROW((void)Curve::linear(1.0).scaled(kInfinity), std::invalid_argument);
 }
 
+TEST(CurveTest, InUnitsTakesTheTimeOfThatManyUnits) {
+  const Curve line = Curve::saturating(9.0, 1.0, 2.0, 0.5).in_units_of(4.0);
+  EXPECT_DOUBLE_EQ(line.seconds(1.0), 11.0);  // 4 samples: the floor, 9 + 0.5 x 4, is above 1 + 2 x 4
+  EXPECT_DOUBLE_EQ(line.seconds(3.0), 25.0);  // 12: 1 + 2 x 12 is above 9 + 0.5 x 12
+  const Curve table = Curve::table({{.batch = 4.0, .seconds = 1.0}, {.batch = 8.0, .seconds = 3.0}}).in_units_of(4.0);
+  EXPECT_DOUBLE_EQ(table.seconds(1.5), 2.0);  // 6 samples: half way
+  EXPECT_THROW((void)line.in_units_of(0.0), std::invalid_argument);
+}
+
 TEST(CurveTest, RefusesWhatIsNoTimeCurve) {
   EXPECT_THROW((void)Curve::linear(-1.0), std::invalid_argument);
   EXPECT_THROW((void)Curve::affine(kInfinity, 1.0), std::invalid_argument);

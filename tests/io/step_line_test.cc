@@ -15,7 +15,7 @@
 namespace isochron::io {
 namespace {
 
-StepRecord sample_step() {
+StepRecord step_of_a_line() {
   return {
       .step = 41,
       .epoch = 2,
@@ -35,8 +35,8 @@ StepRecord sample_step() {
 TEST(StepLineTest, ReadsWhatWasWritten) {
   std::int64_t staleness = 7;
   StepRecord copy;
-  ASSERT_TRUE(read_step_line(to_json(sample_step()), copy, staleness));
-  EXPECT_EQ(copy, sample_step());
+  ASSERT_TRUE(read_step_line(to_json(step_of_a_line()), copy, staleness));
+  EXPECT_EQ(copy, step_of_a_line());
   EXPECT_EQ(staleness, -1);
   ASSERT_TRUE(read_step_line(to_json(UpdateRecord{.worker = {.id = 5}, .staleness = 3}), copy, staleness));
   EXPECT_EQ(copy.workers.at(0).id, 5U);
@@ -52,14 +52,14 @@ TEST(StepLineTest, ReadsWhatWasWritten) {
 TEST(StepLineTest, ReadsLinesWithTheirLink) {
   StepRecord copy;
   std::int64_t staleness = -1;
-  ASSERT_TRUE(read_step_line(with_link(to_json(sample_step()), 0x1234), copy, staleness));
-  EXPECT_EQ(copy, sample_step());
+  ASSERT_TRUE(read_step_line(with_link(to_json(step_of_a_line()), 0x1234), copy, staleness));
+  EXPECT_EQ(copy, step_of_a_line());
 }
 
 TEST(StepLineTest, ReadsNumbersOfEverySize) {
   Random random{1};
   for (int i = 0; i < 2000; ++i) {
-    StepRecord step = sample_step();
+    StepRecord step = step_of_a_line();
     for (WorkerStep& worker : step.workers) {
       const double exponent = 300.0 * (2.0 * random.uniform() - 1.0);
       worker.compute_seconds = random.uniform() * std::pow(10.0, exponent);
@@ -73,7 +73,7 @@ TEST(StepLineTest, ReadsNumbersOfEverySize) {
 }
 
 TEST(StepLineTest, LeavesEverythingElseToTheParser) {
-  const std::string line = to_json(sample_step());
+  const std::string line = to_json(step_of_a_line());
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string changed = line;
     return changed.replace(changed.find(from), from.size(), to);
@@ -102,7 +102,7 @@ TEST(StepLineTest, LeavesEverythingElseToTheParser) {
 }
 
 TEST(StepLineTest, AgreesWithTheParserWhateverIsCutOrChanged) {
-  const std::string line = to_json(sample_step());
+  const std::string line = to_json(step_of_a_line());
   for (std::size_t i = 0; i < line.size(); ++i) {
     for (const char c : {'0', '"', ',', 'x', '-'}) {
       std::string changed = line;

@@ -13,6 +13,7 @@ RUNS = {
     "nanogpt": (["40"], "iter 39"),
     "gan": (["--samples", "3200"], "epoch 1"),
     "stream": (["1607"], "epoch 1"),
+    "lengths": (["640"], "epoch 1"),
     "finetune": (["--samples", "640"], "finetuning epoch 1"),
 }
 
@@ -46,7 +47,7 @@ def test_after_runs_alone_and_on_two_workers(name, alone, pair):
         assert float(output.split("loss ")[1].split()[0]) < 2.0  # of 10 classes or 28 characters by chance: 2.3, 3.3
 
 
-@pytest.mark.parametrize("name", ["mnist", "nanogpt", "gan", "stream", "finetune"])
+@pytest.mark.parametrize("name", ["mnist", "nanogpt", "gan", "stream", "lengths", "finetune"])
 def test_before_runs(name, alone):
     arguments, begins = RUNS[name]
     (output,) = alone.run("example", path=str(EXAMPLES / f"{name}_before.py"), arguments=arguments)

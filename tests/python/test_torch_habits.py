@@ -115,7 +115,7 @@ def test_what_a_dataloader_would_be_told_is_answered(alone):
         "drop_last": "loader() got drop_last=True; say last_batch='drop' to the Job",
         "persistent_workers": "loader() got persistent_workers=True; loader processes always live",
         "device": "loader() got device='cpu'; say to_device=True",
-        "sample": "loader() got sample=1; permitted: collate_fn, max_steps",
+        "sample": "loader() got sample=1; permitted: collate, collate_fn, cost",
         "max_steps": "max_steps is 0; permitted: a whole number, 1 or more",
         "num_workers": "num_workers is -1; permitted: a whole number, 0 or more",
         "sampler": "sampler is a DistributedSampler; permitted: one for a single process",

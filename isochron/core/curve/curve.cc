@@ -158,4 +158,19 @@ Curve Curve::scaled(double factor) const {
   return table(std::move(points));
 }
 
+Curve Curve::in_units_of(double unit) const {
+  if (!std::isfinite(unit) || unit <= 0.0) {
+    throw std::invalid_argument(
+        "unit of a time curve is " + std::to_string(unit) + "; permitted: a finite number above 0");
+  }
+  if (!is_table()) {
+    return saturating(line_.floor, line_.fixed, unit * line_.slope, unit * line_.floor_slope);
+  }
+  std::vector<Point> points = *table_;
+  for (Point& point : points) {
+    point.batch /= unit;
+  }
+  return table(std::move(points));
+}
+
 }  // namespace isochron

@@ -55,6 +55,9 @@ class Curve {
   /// The same curve on a machine that takes `factor` > 0 times as long.
   [[nodiscard]] Curve scaled(double factor) const;
 
+  /// The same curve over batches counted in units of `unit` > 0: its time for n is this one's for n units.
+  [[nodiscard]] Curve in_units_of(double unit) const;
+
   /// The bent line's parameters, which the allocator reads for speed. Not for tables.
   struct BentLine {
     double floor = 0.0;

@@ -38,8 +38,9 @@ std::string repair_words(const Roster& roster, std::span<const double> wished) {
   if (std::abs(sum - global_batch) < 0.5 || std::abs(sum) > 1e15) {
     return "; proposal mended to the nearest split within the bounds";
   }
-  return "; proposal of " + std::to_string(std::llround(sum)) + " samples mended to " +
-         std::to_string(roster.global_batch);
+  const auto units = static_cast<double>(roster.units_per_sample);
+  return "; proposal of " + std::to_string(std::llround(sum / units)) + " samples mended to " +
+         std::to_string(roster.global_batch / roster.units_per_sample);
 }
 
 // Turns a proposal into the decision for `step`; `current` is the split in force, empty if there is none.
@@ -66,6 +67,16 @@ Decision legalise(const Roster& roster, Proposal proposal, std::span<const std::
   }
   decision.changed = !current.empty() && !std::ranges::equal(decision.batch_sizes, current);
   return decision;
+}
+
+// Policies whose laws take the time of a step for that of the batch that they decided on.
+void bring_to(std::span<const std::int64_t> batch_sizes, std::vector<Reading>& readings) {
+  for (std::size_t k = 0; k < readings.size(); ++k) {
+    if (readings[k].valid && batch_sizes[k] > 0) {
+      readings[k].seconds *= static_cast<double>(batch_sizes[k]) / static_cast<double>(readings[k].batch);
+      readings[k].batch = batch_sizes[k];
+    }
+  }
 }
 
 Roster checked(Roster roster) {
@@ -125,13 +136,16 @@ Controller::Controller(Roster roster, const ControllerOptions& options)
     : policy_name_(options.policy),
       roster_(checked(std::move(roster))),
       policy_(make_policy(policy_name_)),
-      rate_(options.rate, roster_.global_batch) {
+      rate_(options.rate, roster_.global_batch / roster_.units_per_sample) {
   decision_ = legalise(roster_, policy_->start(roster_, {}), {}, 0);
   decision_.learning_rate_factor = rate_.factor(0);
 }
 
 const Decision& Controller::observe(const StepTelemetry& telemetry) {
-  const std::vector<Reading> readings = align(telemetry, roster_);
+  std::vector<Reading> readings = align(telemetry, roster_);
+  if (roster_.units_per_sample > 1 && !policy_->reads_any_batch()) {
+    bring_to(decision_.batch_sizes, readings);
+  }
   Proposal proposal = policy_->observe(roster_, readings, decision_.batch_sizes);
   decision_ = legalise(roster_, std::move(proposal), decision_.batch_sizes, decision_.step + 1);
   decision_.learning_rate_factor = rate_.factor(decision_.step);
@@ -139,7 +153,10 @@ const Decision& Controller::observe(const StepTelemetry& telemetry) {
 }
 
 const Decision& Controller::change_workers(std::vector<Worker> workers) {
-  Roster roster = checked({.workers = std::move(workers), .global_batch = roster_.global_batch});
+  Roster roster = checked(
+      {.workers = std::move(workers),
+       .global_batch = roster_.global_batch,
+       .units_per_sample = roster_.units_per_sample});
   const Succession succession(ids_of(roster_), roster);
   const std::vector<std::int64_t> current = succession.carry_over(decision_.batch_sizes, std::int64_t{0});
   // A copy learns of the change, so that a failure leaves ours as it was.
@@ -152,6 +169,12 @@ const Decision& Controller::change_workers(std::vector<Worker> workers) {
   policy_ = std::move(policy);
   decision_ = std::move(decision);
   return decision_;
+}
+
+Curve Controller::curve(std::size_t place) const {
+  const Curve known = policy_->curve(place);
+  const auto batch = static_cast<double>(std::max<std::int64_t>(decision_.batch_sizes[place], 1));
+  return known.scaled(1.0 / known.seconds(batch));
 }
 
 Controller::Snapshot Controller::take_snapshot(Policy& policy) const {

@@ -5,11 +5,13 @@
 // exactly B, bounds and granularities kept) and adds the learning-rate factor. Pure: no clock, no I/O. Not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "isochron/core/curve/curve.h"
 #include "isochron/core/policy/policy.h"
 #include "isochron/core/rate/rate.h"
 #include "isochron/core/state.h"
@@ -41,6 +43,10 @@ class Controller {
   [[nodiscard]] const Roster& roster() const { return roster_; }
   /// For the coming step.
   [[nodiscard]] const Decision& decision() const { return decision_; }
+
+  /// The time of the worker at `place` in the roster over its batch, in units of what its batch of the decision takes:
+  /// where more or less than B is to be dealt, or another choice of samples, all are to come out at the same value.
+  [[nodiscard]] Curve curve(std::size_t place) const;
 
   /// The coming step's decision after a finished one. Any telemetry is survived: missing workers, zeros, NaN.
   const Decision& observe(const StepTelemetry& telemetry);

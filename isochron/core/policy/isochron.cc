@@ -137,7 +137,7 @@ Proposal IsochronPolicy::observe(
   }
   gain_ = 0.0;
   const bool changed = bet || changes_ > changes_before;
-  const std::int64_t moved = samples_moved(current, wished);
+  const std::int64_t moved = samples_moved(current, wished) / roster.units_per_sample;
   const std::string words = "moved " + std::to_string(moved) + (moved == 1 ? " sample" : " samples") + " for a step " +
                             percent(gain) + " shorter" +
                             (bet ? "; " + suspicion + ", a change of speed is the better bet" : "");

@@ -50,6 +50,8 @@ class IsochronPolicy final : public Policy {
   Proposal start(const Roster& roster, std::span<const std::int64_t> current) override;
   Proposal observe(
       const Roster& roster, std::span<const Reading> readings, std::span<const std::int64_t> current) override;
+  [[nodiscard]] Curve curve(std::size_t place) const override { return shape_of(tracks_[place]).curve(1.0); }
+  [[nodiscard]] bool reads_any_batch() const override { return true; }
   void exchange(StateExchange& state) override;
 
  private:

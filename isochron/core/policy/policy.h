@@ -5,12 +5,14 @@
 // proposal into the nearest legal decision and says so. Not thread-safe; one instance per job.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "isochron/core/curve/curve.h"
 #include "isochron/core/state.h"
 #include "isochron/core/telemetry.h"
 #include "isochron/core/worker.h"
@@ -53,6 +55,13 @@ class Policy {
   /// The split for the coming step. `readings` and `current` (the split in force) are in the roster's order.
   virtual Proposal observe(
       const Roster& roster, std::span<const Reading> readings, std::span<const std::int64_t> current) = 0;
+
+  /// The time of the worker at `place` in the roster over its batch, up to a factor, as far as the policy knows it.
+  [[nodiscard]] virtual Curve curve(std::size_t place) const;
+
+  /// Whether a reading may be of another batch than was decided, as it is where samples cost differently. Otherwise it
+  /// is brought to that batch, in proportion.
+  [[nodiscard]] virtual bool reads_any_batch() const { return false; }
 
   /// Lists what was learned (see StateExchange). The roster itself is not part of it: a state is restored into a policy
   /// that was started with workers of the same ids, and from then on both answer alike.

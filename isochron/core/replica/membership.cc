@@ -22,6 +22,7 @@ EventRecord Replica::event(Event event, WorkerId worker, std::string words, doub
 std::vector<Worker> Replica::with_ceilings() const {
   std::vector<Worker> workers = members_;
   for (Worker& worker : workers) {
+    worker = by_cost() ? WorkShares::in_units(std::move(worker)) : worker;
     worker.max_batch = ceilings_.limit(worker.id, std::max<std::int64_t>(worker.min_batch, 1), worker.max_batch);
   }
   return workers;
@@ -45,11 +46,15 @@ std::string Replica::trouble_of_fitting() {
 void Replica::note_memory_failures(
     std::span<const MemoryFailure> failures, double now, std::vector<EventRecord>& events) {
   for (const MemoryFailure& failure : failures) {
-    events.push_back(
-        event(Event::kOutOfMemory, failure.worker, "with " + std::to_string(failure.batch) + " samples", now));
+    const std::int64_t samples = (failure.batch + units_per_sample_ - 1) / units_per_sample_;
+    events.push_back(event(
+        Event::kOutOfMemory,
+        failure.worker,
+        "with " + std::string(by_cost() ? "the work of about " : "") + std::to_string(samples) + " samples",
+        now));
     if (is_of_chunk(failure)) {
       if (failure.worker == members_[static_cast<std::size_t>(rank_)].id) {
-        chunk_size_ = MemoryCeilings::below(failure.batch);
+        chunk_size_ = std::max<std::int64_t>(MemoryCeilings::below(failure.batch) / units_per_sample_, 1);
       }
       continue;
     }
@@ -61,6 +66,9 @@ bool Replica::is_of_chunk(const MemoryFailure& failure) const {
   const auto found = std::ranges::find(workers(), failure.worker, &Worker::id);
   if (!failure.chunkable || failure.batch <= 1 || found == workers().end()) {
     return false;
+  }
+  if (by_cost()) {
+    return failure.batch % units_per_sample_ == 0;
   }
   return failure.batch < decision().batch_sizes[static_cast<std::size_t>(found - workers().begin())];
 }
@@ -90,7 +98,7 @@ bool Replica::change_to_chunks(std::span<const MemoryFailure> failures) {
       continue;
     }
     if (failure.worker == self.id) {
-      chunk_size_ = ceilings_.limit(self.id, 1, self.max_batch);
+      chunk_size_ = std::max<std::int64_t>(ceilings_.limit(self.id, 1, self.max_batch) / units_per_sample_, 1);
     }
     ceilings_.forget(failure.worker);
   }
@@ -218,6 +226,12 @@ SavedReplica Replica::saved() const {
   if (controller_) {
     saved.controller = controller_->state();
   }
+  if (work_) {
+    WorkShares learned = *work_;
+    saved.work = save_state(learned);
+  } else {
+    saved.work = pending_work_;
+  }
   saved.ceilings = ceilings_;
   saved.place = cursor_ ? std::optional(cursor_->place()) : pending_place_;
   saved.record = record_;
@@ -234,8 +248,18 @@ State Replica::state() const {
 }
 
 void Replica::follow(const SavedReplica& saved) {
-  Controller controller = make_controller(saved.roster);
+  const std::int64_t units = saved.work.numbers.empty() ? 1 : WorkShares::kUnitsPerSample;
+  if (cursor_ && units != units_per_sample_) {
+    throw std::invalid_argument(
+        by_cost() ? "the dataset has lengths of its samples; permitted: without them, as the checkpoint's job"
+                  : "the dataset is without the lengths of its samples; permitted: with them, as the checkpoint's job");
+  }
+  Controller controller = make_controller(saved.roster, units);
   controller.restore(saved.controller);
+  std::optional<WorkShares> work = work_;
+  if (work) {
+    restore_state(*work, saved.work);
+  }
   if (cursor_ && saved.place) {
     cursor_->go_to(*saved.place);
   } else if (!cursor_) {
@@ -243,6 +267,9 @@ void Replica::follow(const SavedReplica& saved) {
   }
   // Nothing throws from here on.
   controller_ = std::move(controller);
+  units_per_sample_ = units;
+  pending_work_ = work ? State{} : saved.work;
+  work_ = std::move(work);
   ceilings_ = saved.ceilings;
   record_ = saved.record;
   moments_known_ = false;

@@ -66,7 +66,7 @@ Replica::Replica(
 
 Replica::Replica(JobSettings options, std::vector<Worker> workers, int rank, const LocalOptions& local)
     : Replica(Unjoined{}, std::move(options), numbered(std::move(workers)), rank, local) {
-  controller_ = make_controller(members_);
+  controller_ = make_controller(members_, 1);
   joined_ = true;
 }
 
@@ -74,9 +74,11 @@ Replica Replica::newcomer(JobSettings options, Worker self, const LocalOptions& 
   return {Unjoined{}, std::move(options), {std::move(self)}, 0, local};
 }
 
-Controller Replica::make_controller(std::vector<Worker> workers) const {
+Controller Replica::make_controller(std::vector<Worker> workers, std::int64_t units_per_sample) const {
   return {
-      {.workers = std::move(workers), .global_batch = options_.global_batch},
+      {.workers = std::move(workers),
+       .global_batch = options_.global_batch * units_per_sample,
+       .units_per_sample = units_per_sample},
       {.policy = options_.policy, .rate = options_.rate}};
 }
 
@@ -131,10 +133,46 @@ SamplerOptions Replica::sampler_options(std::int64_t dataset_size) const {
 }
 
 void Replica::open(std::int64_t dataset_size) {
+  if (by_cost()) {
+    throw std::invalid_argument(
+        "the dataset is without the lengths of its samples; permitted: with them, since the job deals by cost");
+  }
   open_at(EpochCursor(sampler_options(dataset_size)));
 }
 
+void Replica::open(SampleWorks works) {
+  if (!by_cost() && (cursor_ || step() > 0)) {
+    throw std::invalid_argument(
+        "the dataset has lengths of its samples; permitted: without them, since the job has begun to deal by count");
+  }
+  for (const Worker& worker : members_) {
+    require_between("granularity of " + name_of(worker) + " with lengths", worker.granularity, 1, 1);
+  }
+  WorkShares shares(std::move(works));
+  if (!pending_work_.numbers.empty()) {
+    restore_state(shares, pending_work_);
+  } else if (work_) {
+    restore_state(shares, save_state(*work_));
+  }
+  open_at(EpochCursor(sampler_options(shares.dataset_size())));
+  work_ = std::move(shares);
+  pending_work_ = {};
+  if (!by_cost()) {
+    units_per_sample_ = WorkShares::kUnitsPerSample;
+    if (controller_) {
+      controller_ = make_controller(with_ceilings(), units_per_sample_);
+    }
+  }
+}
+
+double Replica::work_per_sample() const {
+  return work_ ? work_->work_per_sample(members_[static_cast<std::size_t>(rank_)]) : 0.0;
+}
+
 void Replica::open_stream() {
+  if (by_cost()) {
+    throw std::invalid_argument("the data is a stream; permitted: a dataset, since the job deals by cost");
+  }
   open_at(EpochCursor::of_stream(sampler_options(0)));
 }
 
@@ -161,10 +199,43 @@ std::vector<std::int64_t> StepPlan::batches() const {
   return sizes;
 }
 
+std::vector<std::int64_t> StepPlan::positions(const Interval& slice) const {
+  std::vector<std::int64_t> found(static_cast<std::size_t>(slice.size()));
+  std::iota(found.begin(), found.end(), slice.first);
+  for (std::int64_t& one : found) {
+    one = dealt.empty() ? one : dealt[static_cast<std::size_t>(one - position)];
+  }
+  return found;
+}
+
 const StepPlan& Replica::plan(std::int64_t from_stream) {
   require(Phase::kBetween, "plan()");
   const std::int64_t size = cursor().step_size(from_stream);
+  if (work_) {
+    (void)decision();
+    WorkShares::Dealt dealt = work_->deal(sampler(), cursor().position(), size, *controller_, members_);
+    std::vector<std::int64_t> counts;
+    std::ranges::transform(dealt.shares, std::back_inserter(counts), &WorkShares::Share::samples);
+    return plan_slices(size, cursor_->slices_of(counts), std::move(dealt));
+  }
   return plan_slices(size, cursor_->slices(decision().batch_sizes, size));
+}
+
+std::vector<std::int64_t> Replica::foresee(std::int64_t epoch, std::int64_t position) const {
+  (void)decision();
+  Sampler there = sampler();
+  if (!work_) {
+    throw OrderError("foresee() is of jobs that deal by cost; the split says who takes which positions otherwise");
+  }
+  there.restore({.seed = options_.seed, .epoch = epoch, .position = position});
+  StepPlan plan{.position = there.state().position};
+  WorkShares::Dealt dealt = work_->deal(there, plan.position, there.step_size(), *controller_, members_);
+  plan.dealt = std::move(dealt.positions);
+  std::int64_t first = plan.position;
+  for (int rank = 0; rank < rank_; ++rank) {
+    first += dealt.shares[static_cast<std::size_t>(rank)].samples;
+  }
+  return plan.positions({.first = first, .last = first + dealt.shares[static_cast<std::size_t>(rank_)].samples});
 }
 
 const StepPlan& Replica::plan_parts(std::span<const std::int64_t> samples) {
@@ -179,7 +250,7 @@ const StepPlan& Replica::plan_parts(std::span<const std::int64_t> samples) {
   return plan_slices(size, cursor_->slices_of(samples));
 }
 
-const StepPlan& Replica::plan_slices(std::int64_t size, std::vector<Interval> slices) {
+const StepPlan& Replica::plan_slices(std::int64_t size, std::vector<Interval> slices, WorkShares::Dealt dealt) {
   const Decision& split = decision();
   plan_ = {
       .step = split.step,
@@ -187,6 +258,8 @@ const StepPlan& Replica::plan_slices(std::int64_t size, std::vector<Interval> sl
       .position = cursor_->position(),
       .step_size = size,
       .slices = std::move(slices),
+      .dealt = std::move(dealt.positions),
+      .shares = std::move(dealt.shares),
       .learning_rate_factor = split.learning_rate_factor,
       .diagnose = diagnosing_,
       .decision = split};
@@ -211,6 +284,12 @@ std::uint64_t Replica::digest() const {
          workers()[k].id,
          static_cast<std::uint64_t>(plan_.slices[k].size()),
          static_cast<std::uint64_t>(plan_.decision.batch_sizes[k])});
+  }
+  for (const std::int64_t position : plan_.dealt) {
+    key = mix_key({key, static_cast<std::uint64_t>(position)});
+  }
+  for (const WorkShares::Share& share : plan_.shares) {
+    key = mix_key({key, std::bit_cast<std::uint64_t>(share.work)});
   }
   return key;
 }
@@ -238,6 +317,17 @@ std::int64_t Replica::held_at_once() const {
   return chunk_size_ > 0 ? std::min(plan_.mine.size(), chunk_size_) : plan_.mine.size();
 }
 
+std::int64_t Replica::held_units() const {
+  if (!work_) {
+    return held_at_once();
+  }
+  if (held_at_once() < plan_.mine.size()) {
+    return held_at_once() * units_per_sample_;
+  }
+  const auto me = static_cast<std::size_t>(rank_);
+  return work_->units(workers()[me], plan_.shares[me]) | 1;
+}
+
 StepReport Replica::report(StepReport measured) {
   require(Phase::kComputing, "report()");
   measured.batch = plan_.mine.size();
@@ -249,7 +339,7 @@ StepReport Replica::report(StepReport measured) {
   measured.digest = plan_.digest;
   measured.stop = measured.stop || measured.signal != 0;
   if (measured.out_of_memory) {
-    measured.failed_batch = std::max<std::int64_t>(held_at_once(), 1);
+    measured.failed_batch = std::max<std::int64_t>(held_units(), 1);
   } else {
     measured.failed_batch = 0;
     const bool known = known_sizes_.add(measured.batch);
@@ -345,8 +435,15 @@ StepOutcome Replica::finish(std::span<const StepReport> reports, double finished
   global_square_ = new_global_square_;
   moments_known_ = taken && plan_.step_size == options_.global_batch;  // a short step's gradient varies more
   diagnosing_ = false;
-  controller_->observe(make_telemetry(reports, workers(), step()));
-  if (ceilings_.raise(step(), options_.global_batch)) {
+  StepTelemetry telemetry = make_telemetry(reports, workers(), step());
+  if (work_) {
+    work_->learn(workers(), plan_.shares, telemetry);
+    for (std::size_t k = 0; k < telemetry.workers.size(); ++k) {
+      telemetry.workers[k].batch = work_->units(workers()[k], plan_.shares[k]);
+    }
+  }
+  controller_->observe(telemetry);
+  if (ceilings_.raise(step(), options_.global_batch * units_per_sample_)) {
     fit_to_members();
   }
   phase_ = Phase::kBetween;
@@ -391,7 +488,7 @@ bool Replica::abandon_for_memory(bool chunkable) {
   if (held_at_once() <= 1) {
     return false;
   }
-  failed_batch_ = held_at_once();
+  failed_batch_ = held_units();
   chunkable_ = chunkable;
   phase_ = Phase::kBetween;
   return true;
@@ -405,6 +502,9 @@ void Replica::end_epoch() {
 
 State Replica::change_data(std::int64_t dataset_size, const std::optional<State>& place) {
   require(Phase::kBetween, "change_data()");
+  if (by_cost()) {
+    throw std::invalid_argument("a second dataset; permitted: one, since the job deals by cost");
+  }
   DataPlace left = cursor().place();
   EpochCursor next =
       dataset_size > 0 ? EpochCursor(sampler_options(dataset_size)) : EpochCursor::of_stream(sampler_options(0));

@@ -37,6 +37,7 @@
 #include "isochron/core/replica/progress.h"
 #include "isochron/core/replica/saved_replica.h"
 #include "isochron/core/replica/step_report.h"
+#include "isochron/core/replica/work_shares.h"
 #include "isochron/core/sample/sampler.h"
 #include "isochron/core/state.h"
 #include "isochron/core/trace/run_log.h"
@@ -62,7 +63,11 @@ struct StepPlan {
   std::int64_t step_size = 0;    // samples of all workers: B, or fewer at the end of an epoch
   std::vector<Interval> slices;  // positions, by rank
   Interval mine;                 // this worker's; empty: it computes a stand-in that counts for nothing
-  double loss_weight = 0.0;      // of the local mean loss, before gradients are averaged over the workers
+  /// Where shares are dealt by cost, slices are intervals of these: the step's positions, rank after rank. Empty where
+  /// they are dealt by count, in the epoch's order.
+  std::vector<std::int64_t> dealt;
+  std::vector<WorkShares::Share> shares;  // by rank, where they are dealt by cost
+  double loss_weight = 0.0;               // of the local mean loss, before gradients are averaged over the workers
   double learning_rate_factor = 1.0;
   bool diagnose = false;  // the last attempt's gradient was not finite: everybody looks at its own before averaging
   Decision decision;
@@ -70,6 +75,8 @@ struct StepPlan {
 
   /// Samples by rank: those of the slices.
   [[nodiscard]] std::vector<std::int64_t> batches() const;
+  /// The positions in the epoch's order of one of the slices; increasing.
+  [[nodiscard]] std::vector<std::int64_t> positions(const Interval& slice) const;
 };
 
 enum class StepAction : std::uint8_t {
@@ -131,6 +138,9 @@ class Replica {
   /// The data, once and for all; goes to the place of a state that was restored before. Throws std::invalid_argument if
   /// the job has other data already.
   void open(std::int64_t dataset_size);
+  /// A dataset whose samples cost differently: shares are amounts of work from now on, and every step is dealt by cost.
+  /// All workers must have the same works; the digest of a step tells. Their granularities are 1.
+  void open(SampleWorks works);
   void open_stream();
 
   // A step.
@@ -215,6 +225,15 @@ class Replica {
   [[nodiscard]] std::int64_t chunk_size() const { return chunk_size_; }
   [[nodiscard]] bool stopping() const { return stopping_; }
   [[nodiscard]] int stop_signal() const { return stop_signal_; }
+  /// Shares are amounts of work, dealt by cost.
+  [[nodiscard]] bool by_cost() const { return units_per_sample_ > 1; }
+  /// What shares are counted in: 1 by count.
+  [[nodiscard]] std::int64_t units_per_sample() const { return units_per_sample_; }
+  /// What a sample costs this worker on top of its work, in works of the mean sample, as learned so far; 0 by count.
+  [[nodiscard]] double work_per_sample() const;
+  /// By cost: the positions that this worker would take of the step there, if nothing more were learned until then. For
+  /// who prepares samples ahead. The place is one of the dataset's.
+  [[nodiscard]] std::vector<std::int64_t> foresee(std::int64_t epoch, std::int64_t position) const;
   /// The last finished step.
   [[nodiscard]] const std::optional<StepRecord>& last_step() const { return record_; }
 
@@ -222,7 +241,7 @@ class Replica {
   struct Unjoined {};
   Replica(Unjoined unjoined, JobSettings options, std::vector<Worker> members, int rank, const LocalOptions& local);
 
-  const StepPlan& plan_slices(std::int64_t size, std::vector<Interval> slices);
+  const StepPlan& plan_slices(std::int64_t size, std::vector<Interval> slices, WorkShares::Dealt dealt = {});
   void require(Phase phase, const char* call) const;
   [[nodiscard]] const EpochCursor& cursor() const;
   [[nodiscard]] SamplerOptions sampler_options(std::int64_t dataset_size) const;
@@ -231,6 +250,9 @@ class Replica {
   [[nodiscard]] double loss_weight() const;
   /// Samples that this worker holds in memory at once.
   [[nodiscard]] std::int64_t held_at_once() const;
+  /// The same in what shares are counted in, if that was too much: by cost, a multiple of a sample's units if it was a
+  /// chunk of the share, and an odd number if it was all of it.
+  [[nodiscard]] std::int64_t held_units() const;
   void check_reports(std::span<const StepReport> reports) const;
   StepOutcome finish(std::span<const StepReport> reports, double finished, double now, bool taken);
 
@@ -248,7 +270,8 @@ class Replica {
   [[nodiscard]] EventRecord event(Event event, WorkerId worker, std::string words, double now) const;
 
   [[nodiscard]] SavedReplica saved() const;
-  [[nodiscard]] Controller make_controller(std::vector<Worker> workers) const;
+  /// `workers` have bounds in units.
+  [[nodiscard]] Controller make_controller(std::vector<Worker> workers, std::int64_t units_per_sample) const;
   /// Controller, ceilings and place: what restore(), take_over() and roll_back() have in common. All or nothing.
   void follow(const SavedReplica& saved);
 
@@ -261,6 +284,9 @@ class Replica {
   MemoryCeilings ceilings_;
   std::optional<EpochCursor> cursor_;       // none: the data is not known yet
   std::optional<DataPlace> pending_place_;  // restored, until the data is known
+  std::int64_t units_per_sample_ = 1;       // what shares are counted in: more than 1 by cost
+  std::optional<WorkShares> work_;          // by cost, once the data is known
+  State pending_work_;                      // restored, until then
   KnownSizes known_sizes_;
   std::int64_t chunk_size_;
 

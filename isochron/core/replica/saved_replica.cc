@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kSchema = 1;  // raised when a field changes its meaning
 constexpr std::string_view kController = "controller.";
+constexpr std::string_view kWork = "work.";
 
 // A column of the record's workers.
 template <class T>
@@ -73,7 +74,7 @@ void exchange_optional(StateExchange& state, const std::string& name, std::optio
   state.part(name, *part);
 }
 
-// Everything but the controller, which is a State of its own.
+// Everything but the controller and what was learned of works, which are States of their own.
 struct Fields {
   SavedReplica saved;
 
@@ -128,17 +129,27 @@ struct Fields {
 };
 
 template <class Values>
-void add_with_prefix(Values& to, const Values& from) {
+void add_with_prefix(Values& to, const Values& from, std::string_view prefix) {
   for (const auto& [name, value] : from) {
-    to.emplace(std::string(kController) + name, value);
+    to.emplace(std::string(prefix) + name, value);
   }
 }
 
+void add_part(State& to, const State& from, std::string_view prefix) {
+  add_with_prefix(to.numbers, from.numbers, prefix);
+  add_with_prefix(to.words, from.words, prefix);
+}
+
 template <class Values>
-void take_with_prefix(Values& to, const Values& from) {
-  for (auto one = from.lower_bound(kController); one != from.end() && one->first.starts_with(kController); ++one) {
-    to.emplace(one->first.substr(kController.size()), one->second);
+void take_with_prefix(Values& to, const Values& from, std::string_view prefix) {
+  for (auto one = from.lower_bound(prefix); one != from.end() && one->first.starts_with(prefix); ++one) {
+    to.emplace(one->first.substr(prefix.size()), one->second);
   }
+}
+
+void take_part(State& to, const State& from, std::string_view prefix) {
+  take_with_prefix(to.numbers, from.numbers, prefix);
+  take_with_prefix(to.words, from.words, prefix);
 }
 
 }  // namespace
@@ -146,16 +157,16 @@ void take_with_prefix(Values& to, const Values& from) {
 State SavedReplica::to_state() const {
   Fields fields{*this};
   State state = save_state(fields);
-  add_with_prefix(state.numbers, controller.numbers);
-  add_with_prefix(state.words, controller.words);
+  add_part(state, controller, kController);
+  add_part(state, work, kWork);
   return state;
 }
 
 SavedReplica SavedReplica::from_state(const State& state) {
   Fields fields;
   restore_state(fields, state);
-  take_with_prefix(fields.saved.controller.numbers, state.numbers);
-  take_with_prefix(fields.saved.controller.words, state.words);
+  take_part(fields.saved.controller, state, kController);
+  take_part(fields.saved.work, state, kWork);
   return std::move(fields.saved);
 }
 

@@ -22,6 +22,7 @@ struct SavedReplica {
   std::vector<Worker> roster;  // as the controller has it: bounds are those that memory permits
   WorkerId next_id = 0;        // of a worker who joins
   State controller;            // of Controller::state
+  State work;                  // of WorkShares, where shares are dealt by cost; otherwise empty
   MemoryCeilings ceilings;
   std::optional<DataPlace> place;    // none: no data yet
   std::optional<StepRecord> record;  // of the last finished step

@@ -9,7 +9,8 @@
 //
 // Steps are numbered from 0 without gaps. A "rollback" or a "resume" sets the number of the next step; the steps from
 // there on that the log already holds did not happen. `epoch` and `position` say which samples a step used: the
-// positions `position` and up of that epoch's permutation, dealt to the workers in their order by `batch_sizes`.
+// positions `position` and up of that epoch's permutation, dealt to the workers in their order by `batch_sizes`; by
+// cost, in an order of that step's positions that follows from the works of the samples.
 //
 // A line of a step that has a `staleness` is an UpdateRecord: the update of one worker, the only one in its columns, in
 // a run whose header says `sync`. All other lines of steps are StepRecords.

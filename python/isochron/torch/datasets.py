@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, defau
 from isochron._core import Ledger, Replica, Sampler
 from isochron.errors import Error
 from isochron.options import SharedOptions
+from isochron.torch.dealt import DealtSource
 from isochron.torch.shards import Shards, ShardSource
 from isochron.torch.source import LoaderOptions, MapSource, is_stream, size_of
 from isochron.torch.streams import StreamSource
@@ -25,6 +26,12 @@ Source = MapSource | StreamSource | ShardSource
 
 def make_source(dataset: Any, options: LoaderOptions, replica: Replica, job: SharedOptions, world: World) -> Source:
     """Opens the replica, too."""
+    if options.lengths is not None:
+        if isinstance(dataset, Shards) or is_stream(dataset):
+            raise ValueError("lengths of a stream; permitted: of a dataset with len() and __getitem__")
+        if job.asynchronous:
+            raise ValueError(f"lengths with sync '{job.sync}'; permitted: with sync 'bsp'")
+        return DealtSource(dataset, options, replica, job.seed, job.global_batch)
     if isinstance(dataset, Shards):
         return ShardSource(dataset, options, replica, job, world)
     if is_stream(dataset):

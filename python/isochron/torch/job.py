@@ -84,7 +84,8 @@ class Job(Steps):
 
     @property
     def batch_sizes(self) -> list[int]:
-        return self.decision.batch_sizes
+        per_sample = self._replica.units_per_sample
+        return [round(size / per_sample) for size in self.decision.batch_sizes]
 
     @property
     def last_step(self) -> StepRecord | None:
@@ -188,9 +189,11 @@ class Job(Steps):
 
         `dataset` is map-style, or iterable with the same order on all workers, or Shards, or a DataLoader whose
         dataset, collate_fn, processes, pinning and sampler are taken over. Options: num_workers, collate_fn,
-        pin_memory, to_device, sampler, max_steps, prefetch_steps (2), worker_init_fn, multiprocessing_context. Called
-        again with the same data it is the same loader, with the new options if there are any. Other data has an epoch,
-        a ledger and a log of its own; so has the same data under another `name`.
+        pin_memory, to_device, sampler, max_steps, prefetch_steps (2), worker_init_fn, multiprocessing_context. With
+        `lengths` of the samples every step is dealt by `cost`, for a `collate_fn` whose batches are "padded" or
+        "packed" (`collate`): see lengths.py. Called again with the same data it is the same loader, with the new
+        options if there are any. Other data has an epoch, a ledger and a log of its own; so has the same data under
+        another `name`.
         """
         if isinstance(dataset, DataLoader):
             dataset, taken_over = take_over(dataset)
@@ -200,7 +203,7 @@ class Job(Steps):
         data = next((one for one in self._datasets if one.is_of(dataset, name)), None)
         if data is None:
             data = self._open_data(dataset, name, told)
-        elif data.dataset is not dataset or (options and told != data.options):
+        elif data.dataset is not dataset or (options and not told.is_as(data.options)):
             self._replace_data(data, dataset, told)
         if not self._awaits_backward:
             self._select(data)
@@ -221,7 +224,7 @@ class Job(Steps):
         self,
         loss: torch.Tensor | Callable[..., torch.Tensor],
         *batch: Any,
-        count: int | float | torch.Tensor | Callable[..., Any] | None = None,
+        count: int | float | str | torch.Tensor | Callable[..., Any] | None = None,
         reduction: str = "mean",
         scaler: Any = None,
         **arguments: Any,
@@ -232,10 +235,11 @@ class Job(Steps):
         it does so is dealt with, too. With a `batch`, as in backward(loss_of, x, y), it is a function of the batch or a
         part of it, which is called for each of the micro-batches of micro_batch= samples, or of as many as memory has
         turned out to hold. `count` says how many items, such as tokens, the loss is the mean over, if not samples: the
-        gradient is that of the mean over all workers' items; with a `batch` it is a function of it. With
-        reduction="sum" the loss is the sum over the samples, here and over all workers. A GradScaler may be given, or
-        have scaled the loss already. Further arguments go to Tensor.backward. May be called several times for a batch:
-        gradients add up, as Tensor.backward's do. Returns False if the step did not happen: no gradient is left then.
+        gradient is that of the mean over all workers' items; with a `batch` it is a function of it, and "lengths" are
+        the loader's, added up. With reduction="sum" the loss is the sum over the samples, here and over all workers. A
+        GradScaler may be given, or have scaled the loss already. Further arguments go to Tensor.backward. May be called
+        several times for a batch: gradients add up, as Tensor.backward's do. Returns False if the step did not happen:
+        no gradient is left then.
         """
         if self._given_up:
             return False  # by an earlier call for the same batch
@@ -243,6 +247,8 @@ class Job(Steps):
             raise Error("backward() without a batch of the loader")
         if reduction not in ("mean", "sum"):
             raise ValueError(f"reduction is {reduction!r}; permitted: mean, sum")
+        if isinstance(count, str):
+            count = self._count_named(count, bool(batch))
         try:
             if self._computed:
                 self._compute_again(count is not None)
@@ -251,6 +257,13 @@ class Job(Steps):
             self.give_up_step(error)
             return False
         return True
+
+    def _count_named(self, name: str, divided: bool) -> float:
+        assert self._share is not None
+        if name != "lengths" or divided or self._share.items is None:
+            permitted = "a number, or 'lengths' of a loader with lengths= and without a batch given to backward()"
+            raise ValueError(f"count is {name!r}; permitted: {permitted}")
+        return self._share.items
 
     def _divide(self, loss: Any, batch: tuple[Any, ...], count: Any) -> Division:
         self._divisible = bool(batch) and not any(map(obstacle, self._models.models))

@@ -8,13 +8,14 @@ much is dropped, and the batch is assembled when the step begins: its size is al
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from torch.utils.data import DistributedSampler, IterableDataset
 
 from isochron._core import Replica, StepPlan, mix_key
 from isochron.errors import Error, SampleError
+from isochron.torch import lengths
 from isochron.torch.pool import Fetcher, Generators, SamplePool, seed_everything
 
 Interval = tuple[int, int]
@@ -28,6 +29,7 @@ class Share:
     counts: list[int]  # by rank: how many of the step's samples the dataset could give
     batch: Any
     stand_in: bool  # this worker has no samples; its batch counts for nothing
+    items: float | None = None  # the lengths of this worker's samples together, where they are known
 
 
 # What people are used to say to torch's DataLoader.
@@ -56,6 +58,9 @@ class LoaderOptions:
     sampler: Iterable[int] | None = None  # what an epoch uses, in its order; None: every sample, in the seed's order
     to_device: bool = False  # batches come on the job's device
     max_steps: int | None = None  # an epoch is over after so many
+    lengths: Any = field(default=None, compare=False)  # of the samples: shares are dealt by cost (lengths.py)
+    cost: Any = "linear"  # what a sample of a length costs
+    collate: str = "padded"  # how the costs of a batch add up: padded to the longest, or packed
 
     @staticmethod
     def of(given: dict[str, Any]) -> LoaderOptions:
@@ -69,7 +74,12 @@ class LoaderOptions:
         options.validate()
         return options
 
+    def is_as(self, other: LoaderOptions) -> bool:
+        """Arrays of lengths are the same if they are one object: to compare them would be an array, too."""
+        return self == other and self.lengths is other.lengths
+
     def validate(self) -> None:
+        lengths.check(self.lengths, self.cost, self.collate, self.sampler)
         if self.max_steps is not None and (isinstance(self.max_steps, bool) or not isinstance(self.max_steps, int)
                                            or self.max_steps < 1):  # fmt: skip
             raise ValueError(f"max_steps is {self.max_steps!r}; permitted: a whole number, 1 or more, or None")
@@ -96,7 +106,7 @@ class MapSource:
         size = size_of(dataset, options)
         if size == 0:
             raise ValueError("the dataset's size is 0; permitted: 1 or more")
-        replica.open(size)
+        self._open(size, options, replica)
         self._replica = replica
         self._seed = seed
         self._orders: dict[int, list[int]] = {}  # a sampler's, by epoch
@@ -110,6 +120,9 @@ class MapSource:
         )
         self._pieces: dict[int, list[_Piece]] = {}  # by epoch; none holds a position that is skipped
         self._skipped: dict[int, set[int]] = {}  # positions, by epoch
+
+    def _open(self, size: int, options: LoaderOptions, replica: Replica) -> None:
+        replica.open(size)
 
     @property
     def position(self) -> int:
