@@ -63,6 +63,7 @@ void LengthShares::deal_for_oracle(const Fleet& fleet) {
   std::vector<Slot> truth;
   fleet.true_slots(truth);
   std::vector<DealSlot> slots;
+  slots.reserve(truth.size());
   for (const Slot& slot : truth) {
     slots.push_back(
         {.curve = slot.curve.in_units_of(1.0 / mean_work_),

@@ -127,7 +127,7 @@ class CostJob {
   std::vector<Machine> machines_;
   SampleWorks works_;
   TestJob job_;
-  Random random_{{9}};
+  Random random_{9};
 };
 
 std::vector<CostJob::Machine> unequal() {

@@ -45,7 +45,7 @@ inline constexpr double kMostWork = 1e15;
 
 /// One worker, as the deal sees it.
 struct DealSlot {
-  Curve curve{};                        // seconds over work
+  Curve curve;                          // seconds over work
   double offset_seconds = 0.0;          // time that passes whatever the work, >= 0
   double work_per_sample = 0.0;         // what a sample costs on top of its own work, 0 .. kMostWork
   std::int64_t min_samples = 0;         // >= 0

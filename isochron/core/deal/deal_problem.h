@@ -12,8 +12,8 @@ namespace isochron::detail {
 
 struct DealProblem {
   std::span<const DealSlot> slots;
-  std::vector<double> works{};         // largest first
-  std::vector<std::size_t> samples{};  // their numbers, in the same order; ties by number
+  std::vector<double> works;         // largest first
+  std::vector<std::size_t> samples;  // their numbers, in the same order; ties by number
   double mean_work = 0.0;
 
   /// What the sample at `place` costs worker `k`.

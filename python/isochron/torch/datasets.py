@@ -31,6 +31,8 @@ def make_source(dataset: Any, options: LoaderOptions, replica: Replica, job: Sha
             raise ValueError("lengths of a stream; permitted: of a dataset with len() and __getitem__")
         if job.asynchronous:
             raise ValueError(f"lengths with sync '{job.sync}'; permitted: with sync 'bsp'")
+        if options.num_workers > 0 and job.on_bad_sample == "skip":
+            raise ValueError("lengths with num_workers and on_bad_sample 'skip'; permitted: with num_workers=0 or 'stop'")
         return DealtSource(dataset, options, replica, job.seed, job.global_batch)
     if isinstance(dataset, Shards):
         return ShardSource(dataset, options, replica, job, world)

@@ -203,7 +203,7 @@ class Job(Steps):
         data = next((one for one in self._datasets if one.is_of(dataset, name)), None)
         if data is None:
             data = self._open_data(dataset, name, told)
-        elif data.dataset is not dataset or (options and not told.is_as(data.options)):
+        elif data.dataset is not dataset or (options and told != data.options):
             self._replace_data(data, dataset, told)
         if not self._awaits_backward:
             self._select(data)

@@ -74,10 +74,6 @@ class LoaderOptions:
         options.validate()
         return options
 
-    def is_as(self, other: LoaderOptions) -> bool:
-        """Arrays of lengths are the same if they are one object: to compare them would be an array, too."""
-        return self == other and self.lengths is other.lengths
-
     def validate(self) -> None:
         lengths.check(self.lengths, self.cost, self.collate, self.sampler)
         if self.max_steps is not None and (isinstance(self.max_steps, bool) or not isinstance(self.max_steps, int)
