@@ -32,7 +32,8 @@ def make_source(dataset: Any, options: LoaderOptions, replica: Replica, job: Sha
         if job.asynchronous:
             raise ValueError(f"lengths with sync '{job.sync}'; permitted: with sync 'bsp'")
         if options.num_workers > 0 and job.on_bad_sample == "skip":
-            raise ValueError("lengths with num_workers and on_bad_sample 'skip'; permitted: with num_workers=0 or 'stop'")
+            permitted = "permitted: with num_workers=0, or with 'stop'"
+            raise ValueError(f"lengths with num_workers and on_bad_sample 'skip'; {permitted}")
         return DealtSource(dataset, options, replica, job.seed, job.global_batch)
     if isinstance(dataset, Shards):
         return ShardSource(dataset, options, replica, job, world)
