@@ -42,7 +42,7 @@ class GpuCollectives {
   virtual bool takes(const std::vector<at::Tensor>& tensors, Reduction reduction) const = 0;
   // In place.
   virtual HasEnded all_reduce(const std::vector<at::Tensor>& tensors, Reduction reduction) = 0;
-  // Of bytes, so any type will do.
+  // Sends bytes, so any type will do.
   virtual HasEnded broadcast(const at::Tensor& tensor, int root) = 0;
   virtual HasEnded all_gather(const at::Tensor& all, const at::Tensor& mine) = 0;
 

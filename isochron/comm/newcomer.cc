@@ -26,8 +26,8 @@ constexpr auto kTimeToStart = std::chrono::minutes(10);
 // What a process gets that was started just before the job ended.
 constexpr auto kTimeToArrive = std::chrono::seconds(10);
 
-// Of both sides, once each knows of the other: from its start to a communicator of the first worker and the newcomer,
-// and from "come", when all are between two steps, to one of everybody.
+// Both sides have this long once each knows of the other: from its start to a communicator of the first worker and the
+// newcomer, and from "come", when all are between two steps, to one of everybody.
 constexpr auto kTimeToMerge = std::chrono::seconds(30);
 
 constexpr int kFirst = 0;  // on the bridge

@@ -71,14 +71,14 @@ void add_split(Table& table, JobSettings& settings) {
           "weighting",
           settings.weighting,
           kWeightingNames,
-          "Of gradients: exact is one big batch's, mean for comparison"),
+          "Gradients: exact are one big batch's, mean for comparison"),
       kShared);
   table.add(
       choice_option(
           "last_batch", settings.last_batch, kLastBatchNames, "The samples that do not fill a step: taken or left out"),
       kShared | kCheckpointed);
   table.add(
-      integer_option("seed", settings.seed, "Of parameters and the order of the samples"), kShared | kCheckpointed);
+      integer_option("seed", settings.seed, "Sets parameters and the order of the samples"), kShared | kCheckpointed);
   table.add(
       flag_option(
           "sync_batch_norm", settings.sync_batch_norm, "BatchNorm over the global batch, not each worker's samples"),

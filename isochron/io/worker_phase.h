@@ -13,7 +13,8 @@ enum class WorkerPhase : std::uint8_t {
   kMember,    // it takes part: at its first step, or admitted to a job that runs
 };
 
-/// Of this process, in the folder that its environment names; nothing happens if it names none. Throws isochron::Error.
+/// Notes the phase of this process in the folder that its environment names; nothing happens if it names none. Throws
+/// isochron::Error.
 void note_worker_phase(WorkerPhase phase);
 
 [[nodiscard]] bool has_reached(const std::filesystem::path& folder, pid_t process, WorkerPhase phase);

@@ -25,7 +25,7 @@ class LengthShares {
     std::int64_t samples = 0;
     double amount = 0.0;  // of samples of mean work
   };
-  /// Of the coming step, in the order of the fleet's members. `decision` is the splitter's.
+  /// The shares of the coming step, in the order of the fleet's members. `decision` is the splitter's.
   const std::vector<Share>& deal(const Splitter& splitter, const Fleet& fleet, const Decision& decision);
   [[nodiscard]] const std::vector<Share>& shares() const { return shares_; }
 

@@ -13,8 +13,8 @@ struct NamedRun {
   const RunView* view = nullptr;
 };
 
-/// Of several runs: how much faster isochron, or else the fastest, is than uniform, or else the slowest. Of one: its
-/// speed and balance.
+/// For several runs, how much faster isochron, or else the fastest, is than uniform, or else the slowest; for one run,
+/// its speed and balance.
 [[nodiscard]] std::string headline(const std::vector<NamedRun>& runs);
 
 /// 1234567.8 as "1,234,567.8".

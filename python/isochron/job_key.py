@@ -39,8 +39,8 @@ def checked(text: str, name: str) -> bytes:
 
 
 def mixed(secret: str, environ: Mapping[str, str] = os.environ) -> bytes:
-    """Of a secret that the workers have just exchanged, over whatever connects them, and the job's key if there is one:
-    who has overheard the one still lacks the other."""
+    """A digest of a secret that the workers have just exchanged, over whatever connects them, and of the job's key if
+    there is one: who has overheard the one still lacks the other."""
     return hmac.digest(find(environ) or b"without", secret.encode(), "sha256")
 
 

@@ -10,11 +10,11 @@ class JobKeywords(TypedDict, total=False):
 
     # What splits it; see 'isochron policies'
     policy: str
-    # Of gradients: exact is one big batch's, mean for comparison
+    # Gradients: exact are one big batch's, mean for comparison
     weighting: Literal["exact", "mean"]
     # The samples that do not fill a step: taken or left out
     last_batch: Literal["keep", "drop"]
-    # Of parameters and the order of the samples
+    # Sets parameters and the order of the samples
     seed: int
     # BatchNorm over the global batch, not each worker's samples
     sync_batch_norm: bool

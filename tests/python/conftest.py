@@ -61,7 +61,7 @@ def write_log(tmp_path):
 
 @pytest.fixture(scope="session")
 def program_log(tmp_path_factory):
-    """Of `isochron simulate`; skipped where the program is not told."""
+    """The log of `isochron simulate`; skipped where the program is not told."""
     program = os.environ.get("ISOCHRON_PROGRAM")
     if not program:
         pytest.skip("ISOCHRON_PROGRAM is not set")

@@ -36,7 +36,7 @@ class ElasticProgramTest : public ShellTest {
     const std::string wait_for_steps =
         "after() { while [ \"$(cat run.jsonl 2>/dev/null | wc -l)\" -lt $1 ]; do sleep 0.05; done; };"
         "pid() { cut -d' ' -f1 isochron-*/$1.pids; };"
-        // Of the process that comes in the place of worker $1, whose process was $2, or of the first one there.
+        // The process that comes in the place of worker $1, whose process was $2, or the first one there.
         "next() { until p=$(pid $1 2>/dev/null) && [ -n \"$p\" ] && [ \"$p\" != \"$2\" ]; do sleep 0.01; done; echo "
         "$p; };"
         "said() { until grep -q \"$1\" $2; do sleep 0.05; done; };";

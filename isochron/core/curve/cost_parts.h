@@ -22,7 +22,7 @@ class CostParts {
     double per_step = 0.0;    // seconds
     double per_sample = 0.0;  // seconds
     double per_work = 0.0;    // seconds
-    /// Of per_sample / per_work; 1 before any reading, in units of the mean sample's work.
+    /// The variance of per_sample / per_work, in units of the mean sample's work; 1 before any reading.
     double ratio_variance = 1.0;
   };
 

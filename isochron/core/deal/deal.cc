@@ -17,7 +17,7 @@ namespace isochron {
 namespace detail {
 namespace {
 
-// Of a mean sample, the smallest part that counts when samples are taken as divisible.
+// When samples are taken as divisible, the smallest part that counts is a mean sample's 1 / kParts.
 constexpr std::int64_t kParts = std::int64_t{1} << 20;
 
 std::int64_t whole_parts(double parts, std::int64_t most) {

@@ -100,11 +100,14 @@ class PaddedDeal {
     }
     std::int64_t at = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
+      if (room_[order[i]] < 0.0) {
+        return false;
+      }
       const DealSlot& slot = problem_.slots[order[i]];
       needed -= slot.min_samples;
       const std::int64_t most = std::min(slot.max_samples, samples - at - needed);
       const std::int64_t taken = std::min(most, within(order[i], at, most));
-      if (taken < slot.min_samples || room_[order[i]] < 0.0) {
+      if (taken < slot.min_samples) {
         return false;
       }
       at += taken;
