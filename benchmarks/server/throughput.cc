@@ -39,12 +39,12 @@ double median(std::vector<double> values) {
 }
 
 // Without using up the core that the server runs on.
-void meet(MpiLink& link) {
+void reach_barrier(MpiLink& link) {
   std::byte mine{};
   std::byte theirs{};
   const int other = 1 - link.rank();
   Transfers transfers{link.send(other, kAnswerTag, {&mine, 1}), link.receive(other, kAnswerTag, {&theirs, 1})};
-  link.wait(transfers, "meeting");
+  link.wait(transfers, "a barrier");
 }
 
 // All chunks in flight at once, as the client does.
@@ -86,11 +86,11 @@ void time_server(
       client.finish_push();
     }));
   }
-  meet(link);
+  reach_barrier(link);
 }
 
 void time_copy(MpiLink& link, const at::Tensor& buffer, Times& times) {
-  meet(link);
+  reach_barrier(link);
   times.copy.push_back(seconds_of([&] {
     copy(link, buffer, 0);
     copy(link, buffer, 1);

@@ -14,7 +14,7 @@ namespace {
 struct EnterRequest {
   std::filesystem::path folder;
   std::optional<std::size_t> worker;
-  std::vector<std::string> words;
+  std::vector<std::string> arguments;
 };
 
 }  // namespace
@@ -24,9 +24,9 @@ void add_enter(CLI::App& program) {
   const auto request = std::make_shared<EnterRequest>();
   command->add_option("FOLDER", request->folder, "The launcher's folder")->required();
   command->add_option("--worker", request->worker, "Its number, if that is not its rank");
-  command->add_option("COMMAND", request->words, "The worker's program and its arguments")->required();
+  command->add_option("COMMAND", request->arguments, "The worker's program and its arguments")->required();
   command->final_callback(
-      [request] { throw CLI::RuntimeError(emulate::enter(request->folder, request->worker, request->words)); });
+      [request] { throw CLI::RuntimeError(emulate::enter(request->folder, request->worker, request->arguments)); });
 }
 
 }  // namespace isochron::cli

@@ -94,12 +94,12 @@ std::function<std::optional<sim::ClusterSpec>()> watch_file(
 }
 
 /// A command of this program becomes this program with that command.
-std::vector<std::string> words_of(const std::vector<std::string>& command, const CLI::App& program) {
+std::vector<std::string> full_command(const std::vector<std::string>& command, const CLI::App& program) {
   const auto is_named = [&command](const CLI::App* candidate) { return candidate->get_name() == command.front(); };
   if (std::ranges::any_of(program.get_subcommands({}), is_named)) {
-    std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string()};
-    words.insert(words.end(), command.begin(), command.end());
-    return words;
+    std::vector<std::string> full{std::filesystem::read_symlink("/proc/self/exe").string()};
+    full.insert(full.end(), command.begin(), command.end());
+    return full;
   }
   if (emulate::find_program(command.front()).empty()) {
     throw std::invalid_argument(
@@ -151,7 +151,7 @@ void run_launch(const LaunchRequest& request, const CLI::App& program) {
   if (request.command.empty()) {
     throw std::invalid_argument("no command for the workers; permitted: isochron launch OPTIONS -- COMMAND");
   }
-  options.command = words_of(request.command, program);
+  options.command = full_command(request.command, program);
   if (!request.cluster.empty()) {
     options.cluster = cluster_of(request);
     options.workers = static_cast<std::int64_t>(options.cluster->workers.size());
@@ -190,13 +190,15 @@ void add_launch(CLI::App& program) {
   add_choice(*command, "--throttle", request->throttle, {"auto", "cgroup", "duty-cycle"}, "How CPU time is limited");
   add_whole(*command, "--period-ms", request->period_ms, 1, 1000, "Period of the CPU quotas");
   command->add_option("--mpirun", request->mpirun, "The mpirun to use")->type_name("PROGRAM");
-  const auto add_words = [request](const std::string& text) {
+  const auto add_arguments = [request](const std::string& text) {
     std::istringstream words(text);
     for (std::string word; words >> word;) {
       request->mpirun_options.push_back(word);
     }
   };
-  command->add_option_function<std::string>("--mpirun-option", add_words, "Words to pass on to it, any number of times")
+  command
+      ->add_option_function<std::string>(
+          "--mpirun-option", add_arguments, "Arguments to pass on to it, any number of times")
       ->type_name("WORDS")
       ->trigger_on_parse();
   add_whole(*command, "--replace", request->replacements, 0, kMostCount, "Start up to N workers in place of lost ones");

@@ -83,7 +83,7 @@ std::string epochs_text(std::int64_t count) {
   return count == 1 ? "the finished epoch" : "the " + std::to_string(count) + " finished epochs";
 }
 
-std::string course(const SampleAudit& audit) {
+std::string account_of(const SampleAudit& audit) {
   std::string text = std::to_string(audit.steps) + " steps count";
   if (audit.taken_back > 0) {
     text += ", " + std::to_string(audit.taken_back) + " were taken back";
@@ -190,7 +190,7 @@ std::string verdict(const LedgerReport& report) {
 }
 
 std::string to_text(const LedgerReport& report) {
-  std::string text = course(report.audit) + "\n\n";
+  std::string text = account_of(report.audit) + "\n\n";
   if (!report.audit.epochs.empty()) {
     std::vector<std::vector<std::string>> rows{{"epoch", "used", "doubled", "missing", "finished"}};
     for (const EpochAudit& epoch : report.audit.epochs) {

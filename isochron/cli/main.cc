@@ -1,7 +1,7 @@
 #include "isochron/cli/commands.h"
 #include "isochron/cli/program.h"
 
-int main(int count, char** words) {
+int main(int argc, char** argv) {
   const isochron::cli::Program program{
       .description = "Trains one model across unequal machines at the speed of their sum.",
       .add_commands = [](CLI::App& app) {
@@ -18,5 +18,5 @@ int main(int count, char** words) {
         isochron::cli::add_doctor(app);
         isochron::cli::add_enter(app);
       }};
-  return isochron::cli::run_program(program, count, words);
+  return isochron::cli::run_program(program, argc, argv);
 }

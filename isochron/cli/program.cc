@@ -21,9 +21,9 @@ std::string unexpected(const CLI::App& app) {
 }
 
 /// Runs the command. Bad usage is std::invalid_argument, whatever CLI11 calls it.
-void parse_and_run(CLI::App& app, int count, char** words) {
+void parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
-    app.parse(count, words);
+    app.parse(argc, argv);
   } catch (const CLI::Success& request) {
     if (app.get_subcommands().empty() && !app.remaining(true).empty()) {
       throw std::invalid_argument(unexpected(app));
@@ -49,7 +49,7 @@ std::string hint(const CLI::App& app) {
 
 }  // namespace
 
-int run_program(const Program& program, int count, char** words) {
+int run_program(const Program& program, int argc, char** argv) {
   CLI::App app(program.description, "isochron");
   const auto complain = [&](const std::string& message, int status, const std::string& more = "") {
     const std::string text = "isochron: " + message + "\n" + more;
@@ -65,7 +65,7 @@ int run_program(const Program& program, int count, char** words) {
     app.set_version_flag("--version", "isochron " ISOCHRON_VERSION);
     app.footer("Exit status: 0 done, 1 failed, 2 bad usage or bad input.");
     program.add_commands(app);
-    parse_and_run(app, count, words);
+    parse_and_run(app, argc, argv);
   } catch (const CLI::RuntimeError& status) {
     return status.get_exit_code();
   } catch (const std::invalid_argument& error) {

@@ -18,8 +18,8 @@ struct Program {
   std::function<void(const std::string& text, int status)> complain;
 };
 
-/// Runs the command that `words` name and returns what main should (docs/errors.md). A command whose status is neither
+/// Runs the command that `argv` names and returns what main should (docs/errors.md). A command whose status is neither
 /// success nor failure throws CLI::RuntimeError with it.
-[[nodiscard]] int run_program(const Program& program, int count, char** words);
+[[nodiscard]] int run_program(const Program& program, int argc, char** argv);
 
 }  // namespace isochron::cli

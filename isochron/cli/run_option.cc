@@ -15,13 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& option) {
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == option && i + 1 < words.size()) {
-      return words[i + 1];
+std::optional<std::string> value_of(const std::vector<std::string>& arguments, const std::string& option) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == option && i + 1 < arguments.size()) {
+      return arguments[i + 1];
     }
-    if (words[i].starts_with(option + "=")) {
-      return words[i].substr(option.size() + 1);
+    if (arguments[i].starts_with(option + "=")) {
+      return arguments[i].substr(option.size() + 1);
     }
   }
   return std::nullopt;

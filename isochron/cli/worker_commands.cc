@@ -13,12 +13,12 @@ namespace isochron::cli {
 namespace {
 
 /// Does not return: this process becomes the worker.
-[[noreturn]] void become_worker(const std::string& command, std::vector<std::string> words) {
+[[noreturn]] void become_worker(const std::string& command, std::vector<std::string> arguments) {
   const std::string program = worker_program().string();
-  words.insert(words.begin(), {program, command});
+  arguments.insert(arguments.begin(), {program, command});
   std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (std::string& word : words) {
+  pointers.reserve(arguments.size() + 1);
+  for (std::string& word : arguments) {
     pointers.push_back(word.data());
   }
   pointers.push_back(nullptr);
@@ -28,7 +28,7 @@ namespace {
 
 void add_worker_command(CLI::App& program, const std::string& name, const std::string& help) {
   CLI::App* const command = program.add_subcommand(name, help + " (see " + name + " --help)");
-  // All words are the worker's, --help among them.
+  // All arguments are the worker's, --help among them.
   command->set_help_flag();
   command->prefix_command();
   command->final_callback([command, name] { become_worker(name, command->remaining()); });

@@ -60,9 +60,9 @@ class MpiWork : public c10d::Work {
   int source_ = MPI_ANY_SOURCE;
 };
 
-// Calls call(first element, count) for every piece.
+// Calls call(first element, count) for every chunk.
 template <typename Call>
-void in_pieces(std::int64_t elements, std::int64_t elements_per_piece, const Call& call) {
+void in_chunks(std::int64_t elements, std::int64_t elements_per_piece, const Call& call) {
   for (std::int64_t first = 0; first < elements; first += elements_per_piece) {
     call(first, static_cast<int>(std::min(elements_per_piece, elements - first)));
   }
@@ -175,7 +175,7 @@ class MpiBackend : public c10d::Backend {
     return asked == c10d::kUnsetTimeout ? timeout_.load() : asked;
   }
   std::int64_t elements_per_piece(const at::Tensor& tensor) const {
-    return std::max<std::int64_t>(1, options_.piece_bytes / static_cast<std::int64_t>(tensor.element_size()));
+    return std::max<std::int64_t>(1, options_.chunk_bytes / static_cast<std::int64_t>(tensor.element_size()));
   }
   void average(const at::Tensor& host, const c10d::ReduceOp& op) const {
     if (op == c10d::ReduceOp::AVG) {
@@ -241,35 +241,35 @@ WorkPtr MpiBackend::reduce_everywhere(const Tensors& tensors, const c10d::Allred
     parts.push_back(
         {HostTensor(tensor, Contents::kNeeded), mpi_type(element), reductions_.operation(reduction, element)});
   }
-  struct Piece {
+  struct Chunk {
     char* data;
     int count;
     MPI_Datatype type;
     MPI_Op operation;
   };
-  std::vector<Piece> pieces;
+  std::vector<Chunk> chunks;
   for (const Part& part : parts) {
     const at::Tensor& host = part.tensor.host();
-    in_pieces(host.numel(), elements_per_piece(host), [&](std::int64_t first, int count) {
-      pieces.push_back({part.tensor.data() + (first * host.element_size()), count, part.type, part.operation});
+    in_chunks(host.numel(), elements_per_piece(host), [&](std::int64_t first, int count) {
+      chunks.push_back({part.tensor.data() + (first * host.element_size()), count, part.type, part.operation});
     });
   }
-  const auto reduce = [](const Piece& piece, MPI_Comm comm, Requests& requests) {
+  const auto reduce = [](const Chunk& chunk, MPI_Comm comm, Requests& requests) {
     check_mpi(
-        MPI_Iallreduce(MPI_IN_PLACE, piece.data, piece.count, piece.type, piece.operation, comm, &add(requests)),
+        MPI_Iallreduce(MPI_IN_PLACE, chunk.data, chunk.count, chunk.type, chunk.operation, comm, &add(requests)),
         "MPI_Iallreduce");
   };
   Operation operation{
       .name = tensors.empty() ? "allreduce of nothing" : described("allreduce", tensors.front()),
       .timeout = timeout_of(opts.timeout)};
-  if (pieces.size() > 1) {
-    operation.start_piece = [parts, pieces, reduce, next = std::size_t{0}](MPI_Comm comm, Requests& requests) mutable {
-      reduce(pieces[next++], comm, requests);
-      return next < pieces.size();
+  if (chunks.size() > 1) {
+    operation.start_chunk = [parts, chunks, reduce, next = std::size_t{0}](MPI_Comm comm, Requests& requests) mutable {
+      reduce(chunks[next++], comm, requests);
+      return next < chunks.size();
     };
   } else {
-    operation.start = [parts, pieces, reduce](MPI_Comm comm, Requests& requests) {
-      std::ranges::for_each(pieces, [&](const Piece& piece) { reduce(piece, comm, requests); });
+    operation.start = [parts, chunks, reduce](MPI_Comm comm, Requests& requests) {
+      std::ranges::for_each(chunks, [&](const Chunk& chunk) { reduce(chunk, comm, requests); });
     };
   }
   auto finish = [this, parts, op = opts.reduceOp] {
@@ -293,7 +293,7 @@ WorkPtr MpiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& op
   const HostTensor tensor(tensors.front(), root == getRank() ? Contents::kNeeded : Contents::kOverwritten);
   auto start = [this, tensor, root](MPI_Comm comm, Requests& requests) {
     const auto bytes = static_cast<std::int64_t>(tensor.host().nbytes());
-    in_pieces(bytes, options_.piece_bytes, [&](std::int64_t first, int count) {
+    in_chunks(bytes, options_.chunk_bytes, [&](std::int64_t first, int count) {
       check_mpi(MPI_Ibcast(tensor.data() + first, count, MPI_BYTE, root, comm, &add(requests)), "MPI_Ibcast");
     });
   };
@@ -316,8 +316,8 @@ WorkPtr MpiBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const
   const HostTensor mine = input_apart_from(input, output);
   auto start = [this, all, mine](MPI_Comm comm, Requests& requests) {
     const auto share = static_cast<MPI_Aint>(mine.host().nbytes());
-    in_pieces(share, options_.piece_bytes, [&](std::int64_t first, int count) {
-      // A piece of every share: `count` bytes in every `share` bytes of the output.
+    in_chunks(share, options_.chunk_bytes, [&](std::int64_t first, int count) {
+      // A chunk of every share: `count` bytes in every `share` bytes of the output.
       MPI_Datatype bytes = MPI_DATATYPE_NULL;
       MPI_Datatype strided = MPI_DATATYPE_NULL;
       check_mpi(MPI_Type_contiguous(count, MPI_BYTE, &bytes), "MPI_Type_contiguous");
@@ -372,12 +372,12 @@ WorkPtr MpiBackend::_reduce_scatter_base(
   const auto element = input.scalar_type();
   const MPI_Datatype type = mpi_type(element);
   const MPI_Op operation = reductions_.operation(reduction_of(opts.reduceOp), element);
-  // A reduction to each rank rather than MPI_Ireduce_scatter, which cannot take a piece of every share.
+  // A reduction to each rank rather than MPI_Ireduce_scatter, which cannot take a chunk of every share.
   auto start = [this, mine, all, type, operation](MPI_Comm comm, Requests& requests) {
     const std::int64_t share = mine.host().numel();
     const std::int64_t width = mine.host().element_size();
     for (int root = 0; root < getSize(); ++root) {
-      in_pieces(share, elements_per_piece(mine.host()), [&](std::int64_t first, int count) {
+      in_chunks(share, elements_per_piece(mine.host()), [&](std::int64_t first, int count) {
         const char* from = all.data() + ((root * share + first) * width);
         char* to = root == getRank() ? mine.data() + (first * width) : nullptr;
         check_mpi(MPI_Ireduce(from, to, count, type, operation, root, comm, &add(requests)), "MPI_Ireduce");
@@ -423,7 +423,7 @@ WorkPtr MpiBackend::send(Tensors& tensors, int destination, int tag) {
   const HostTensor tensor(only(tensors, "send"), Contents::kNeeded);
   auto start = [tensor, destination, tag](MPI_Comm comm, Requests& requests) {
     const auto bytes = static_cast<std::int64_t>(tensor.host().nbytes());
-    in_pieces(bytes, kMaxMessageBytes, [&](std::int64_t first, int count) {
+    in_chunks(bytes, kMaxMessageBytes, [&](std::int64_t first, int count) {
       check_mpi(MPI_Isend(tensor.data() + first, count, MPI_BYTE, destination, tag, comm, &add(requests)), "MPI_Isend");
     });
   };
@@ -447,7 +447,7 @@ WorkPtr MpiBackend::receive(const Tensors& tensors, int source, int tag, c10d::O
         std::to_string(kMaxMessageBytes));
   }
   auto start = [tensor, bytes, source, tag](MPI_Comm comm, Requests& requests) {
-    in_pieces(bytes, kMaxMessageBytes, [&](std::int64_t first, int count) {
+    in_chunks(bytes, kMaxMessageBytes, [&](std::int64_t first, int count) {
       check_mpi(MPI_Irecv(tensor.data() + first, count, MPI_BYTE, source, tag, comm, &add(requests)), "MPI_Irecv");
     });
   };
@@ -478,9 +478,9 @@ void MpiBackendOptions::validate() const {
   if (timeout.count() <= 0) {
     throw std::invalid_argument("timeout is " + std::to_string(timeout.count()) + " ms; permitted: above 0");
   }
-  if (piece_bytes < 1024 || piece_bytes > kMaxMessageBytes) {
+  if (chunk_bytes < 1024 || chunk_bytes > kMaxMessageBytes) {
     throw std::invalid_argument(
-        "piece_bytes is " + std::to_string(piece_bytes) + "; permitted: 1024 to " + std::to_string(kMaxMessageBytes));
+        "chunk_bytes is " + std::to_string(chunk_bytes) + "; permitted: 1024 to " + std::to_string(kMaxMessageBytes));
   }
 }
 

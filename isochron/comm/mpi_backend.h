@@ -1,5 +1,5 @@
 // PyTorch's collectives over MPI: what c10d::Reducer and everything else written for torch.distributed runs on. Large
-// messages travel in pieces that are all in flight at once. CPU tensors are sent from where they are; others, and
+// messages travel in chunks that are all in flight at once. CPU tensors are sent from where they are; others, and
 // those that are not contiguous, go through a copy in (pinned) host memory, except that those of GPUs go by NCCL where
 // all ranks have a GPU that it takes (gpu_collectives.h). Works return futures; a failure arrives
 // there as TimeoutError or PeerLostError (error.h) and ends the use of the backend. Thread-safe, except that all ranks
@@ -33,8 +33,8 @@ struct OperationTimes {
 struct MpiBackendOptions {
   // The time limit of every operation that does not bring its own; above 0.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // Size of a piece of a collective, 1 KiB to 1 GiB.
-  std::int64_t piece_bytes = std::int64_t{1} << 20;
+  // Size of a chunk of a collective, 1 KiB to 1 GiB.
+  std::int64_t chunk_bytes = std::int64_t{1} << 20;
   Backoff backoff;
   SlowWatch watch;
   // The GPU whose tensors this rank communicates; negative: none.

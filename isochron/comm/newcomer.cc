@@ -123,8 +123,8 @@ class Deadline {
   std::jthread thread_;
 };
 
-MPI_Comm spawn(const std::vector<std::string>& words, const std::string& host) {
-  std::vector<std::string> copies(words.begin() + 1, words.end());
+MPI_Comm spawn(const std::vector<std::string>& command, const std::string& host) {
+  std::vector<std::string> copies(command.begin() + 1, command.end());
   std::vector<char*> arguments;
   arguments.reserve(copies.size() + 1);
   for (std::string& word : copies) {
@@ -139,7 +139,7 @@ MPI_Comm spawn(const std::vector<std::string>& words, const std::string& host) {
   }
   MPI_Comm inter = MPI_COMM_NULL;
   const int code =
-      MPI_Comm_spawn(words.front().c_str(), arguments.data(), 1, info, 0, MPI_COMM_SELF, &inter, MPI_ERRCODES_IGNORE);
+      MPI_Comm_spawn(command.front().c_str(), arguments.data(), 1, info, 0, MPI_COMM_SELF, &inter, MPI_ERRCODES_IGNORE);
   if (info != MPI_INFO_NULL) {
     MPI_Info_free(&info);
   }
@@ -163,11 +163,11 @@ struct Newcomer::Arrival {
   std::atomic<Status> status = Status::kComing;
 };
 
-Newcomer::Newcomer(std::vector<std::string> words, std::string host, std::function<bool()> gone)
+Newcomer::Newcomer(std::vector<std::string> command, std::string host, std::function<bool()> gone)
     : gone_(std::move(gone)), due_(Clock::now() + kTimeToStart), arrival_(std::make_shared<Arrival>()) {
   MpiSession::end_in_time();
   std::packaged_task<void()> task(
-      [arrival = arrival_, words = std::move(words), host = std::move(host)] { await(*arrival, words, host); });
+      [arrival = arrival_, command = std::move(command), host = std::move(host)] { await(*arrival, command, host); });
   ended_ = task.get_future();
   std::thread(std::move(task)).detach();
 }
@@ -214,9 +214,9 @@ const std::string& Newcomer::failure() const {
   return given_up_.empty() ? arrival_->failure : given_up_;
 }
 
-void Newcomer::await(Arrival& arrival, const std::vector<std::string>& words, const std::string& host) {
+void Newcomer::await(Arrival& arrival, const std::vector<std::string>& command, const std::string& host) {
   try {
-    arrival.bridge = merged(spawn(words, host), /*is_new=*/false);
+    arrival.bridge = merged(spawn(command, host), /*is_new=*/false);
     if (receive(arrival.bridge, kNew, kIntroductionTag, arrival.introduction, arrival.stop)) {
       arrival.status = Status::kReady;
     }
@@ -229,9 +229,9 @@ void Newcomer::await(Arrival& arrival, const std::vector<std::string>& words, co
   }
 }
 
-void Newcomer::answer(const std::string& words) {
+void Newcomer::answer(const std::string& text) {
   answered_ = true;
-  send(arrival_->bridge, kNew, kAnswerTag, words);
+  send(arrival_->bridge, kNew, kAnswerTag, text);
 }
 
 void Newcomer::refuse(const std::string& reason) {

@@ -29,9 +29,9 @@ MPI_Comm merge_newcomer(MPI_Comm world);
 // The first worker's side.
 class Newcomer {
  public:
-  // Starts the words as a process of this MPI job, on `host` unless that is empty. Returns at once. `gone` says whether
-  // the process has ended, if anybody can tell: MPI does not while the process starts, and waits for it.
-  explicit Newcomer(std::vector<std::string> words, std::string host = {}, std::function<bool()> gone = {});
+  // Starts a process of this MPI job, on `host` unless that is empty. Returns at once. `gone` says whether the process
+  // has ended, if anybody can tell: MPI does not while the process starts, and waits for it.
+  explicit Newcomer(std::vector<std::string> command, std::string host = {}, std::function<bool()> gone = {});
   Newcomer(const Newcomer&) = delete;
   Newcomer& operator=(const Newcomer&) = delete;
   // Tells it that there is no job left to join, if nobody has told it anything yet. One that does not even come to be
@@ -54,8 +54,8 @@ class Newcomer {
  private:
   // What the thread that waits for it works on; it may outlive this object.
   struct Arrival;
-  static void await(Arrival& arrival, const std::vector<std::string>& words, const std::string& host);
-  void answer(const std::string& words);
+  static void await(Arrival& arrival, const std::vector<std::string>& command, const std::string& host);
+  void answer(const std::string& text);
 
   void give_up(const std::string& reason);
 

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kPiecesUnderWay = 3;
+constexpr std::size_t kChunksUnderWay = 3;
 // An idle thread looks this often whether a peer asks for it.
 constexpr auto kIdlePause = 50ms;
 // While a GPU waits for others, this often whether they live.
@@ -67,7 +67,7 @@ std::vector<Peer> pick_suspects(const std::vector<RollCall::Missing>& missing) {
 
 Progress::Progress(MPI_Comm parent, Backoff backoff, SlowWatch watch)
     : backoff_(backoff), watch_(std::move(watch)), roll_call_(parent) {
-  for (MPI_Comm* const comm : {&comm_, &comm_for_pieces_}) {
+  for (MPI_Comm* const comm : {&comm_, &comm_for_chunks_}) {
     check_mpi(MPI_Comm_dup(parent, comm), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
   }
@@ -83,7 +83,7 @@ Progress::~Progress() {
   }
   wake_.notify_one();
   thread_.join();
-  MPI_Comm_free(&comm_for_pieces_);
+  MPI_Comm_free(&comm_for_chunks_);
   MPI_Comm_free(&comm_);
 }
 
@@ -158,9 +158,9 @@ void Progress::start(Operation operation) {
   InFlight& flight = in_flight_.back();
   flight.deadline += flight.operation.timeout;
   last_timeout_ = flight.operation.timeout;
-  flight.has_more = flight.operation.start_piece != nullptr;
+  flight.has_more = flight.operation.start_chunk != nullptr;
   if (flight.has_more) {
-    start_pieces();
+    start_chunks();
     return;
   }
   if (flight.operation.has_ended) {
@@ -173,13 +173,13 @@ void Progress::start(Operation operation) {
   }
 }
 
-void Progress::start_pieces() {
+void Progress::start_chunks() {
   std::size_t under_way = 0;
   for (InFlight& flight : in_flight_) {
-    under_way += flight.operation.start_piece ? flight.requests.size() : 0;
+    under_way += flight.operation.start_chunk ? flight.requests.size() : 0;
     try {
-      for (; flight.has_more && under_way < kPiecesUnderWay; ++under_way) {
-        flight.has_more = flight.operation.start_piece(comm_for_pieces_, flight.requests);
+      for (; flight.has_more && under_way < kChunksUnderWay; ++under_way) {
+        flight.has_more = flight.operation.start_chunk(comm_for_chunks_, flight.requests);
       }
     } catch (const std::exception& error) {
       fail(std::make_exception_ptr(lost(flight.operation, error.what())));
@@ -215,7 +215,7 @@ bool Progress::advance() {
     told_ = false;
   }
   if (moved) {
-    start_pieces();
+    start_chunks();
   }
   return moved;
 }
@@ -348,7 +348,7 @@ void Progress::fail(std::exception_ptr error) {
     failure_ = std::move(error);
     collectives_started_ = kGaveUp;
     revoke(comm_);
-    revoke(comm_for_pieces_);
+    revoke(comm_for_chunks_);
     drain();
     for (const InFlight& flight : in_flight_) {
       if (flight.operation.cancel) {

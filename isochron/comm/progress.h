@@ -1,8 +1,8 @@
 // One thread that starts MPI operations in the order they were submitted, drives all of them at once and reports each
 // when it ends. It waits with back-off, since MPI's own waiting burns a core that the backward pass needs.
 //
-// Large collectives go piece by piece, a few at a time, on a communicator of their own: what MPI sets aside for the
-// pieces under way stays in the processor's cache (45 MB take half the time), and small ones need not wait for them.
+// Large collectives go chunk by chunk, a few at a time, on a communicator of their own: what MPI sets aside for the
+// chunks under way stays in the processor's cache (45 MB take half the time), and small ones need not wait for them.
 //
 // The first failure (a time-out, or any MPI error) ends the communicator's use:
 //   a) after a time-out, a roll call finds out who is missing;
@@ -44,8 +44,8 @@ struct Operation {
   std::chrono::milliseconds timeout{0};
   // Issues non-blocking calls on the communicator; may throw.
   std::function<void(MPI_Comm, Requests&)> start;
-  // Instead, for a large collective: issues the next piece, and says whether there are more.
-  std::function<bool(MPI_Comm, Requests&)> start_piece;
+  // Instead, for a large collective: issues the next chunk, and says whether there are more.
+  std::function<bool(MPI_Comm, Requests&)> start_chunk;
   // Instead, for a collective that a GPU does by itself: whether it has ended; may throw. While one is under way the
   // other ranks are looked after, since no request of MPI's would tell that one is lost.
   std::function<bool()> has_ended;
@@ -91,7 +91,7 @@ class Progress {
     Operation::Requests requests;
     Clock::time_point started;
     Clock::time_point deadline;
-    bool has_more = false;  // pieces that are not started
+    bool has_more = false;  // chunks that are not started
   };
 
   void run();
@@ -99,7 +99,7 @@ class Progress {
   bool take_work(std::deque<Operation>& fresh, std::chrono::nanoseconds pause);
   void start(Operation operation);
   // In the order of submission, so that it is the same on all ranks.
-  void start_pieces();
+  void start_chunks();
   // Whether anything ended.
   bool advance();
   bool test(InFlight& flight, int& source);
@@ -116,7 +116,7 @@ class Progress {
   void drain();
 
   MPI_Comm comm_ = MPI_COMM_NULL;
-  MPI_Comm comm_for_pieces_ = MPI_COMM_NULL;
+  MPI_Comm comm_for_chunks_ = MPI_COMM_NULL;
   const Backoff backoff_;
   const SlowWatch watch_;
   bool told_ = false;  // since something last ended

@@ -19,7 +19,7 @@ class Error : public std::runtime_error {
 };
 
 /// A loss or a gradient is not finite.
-class NumbersError : public Error {
+class NonFiniteError : public Error {
  public:
   using Error::Error;
 };

@@ -18,7 +18,7 @@ Reading checked(const WorkerTelemetry& report) {
       .seconds = report.seconds,
       .cpu = share_or_unknown(report.cpu),
       .memory = share_or_unknown(report.memory),
-      .meetings = std::max(report.meetings, std::int64_t{1})};
+      .sync_points = std::max(report.sync_points, std::int64_t{1})};
   if (!reading.valid) {
     reading.batch = 0;
     reading.seconds = kUnknown;

@@ -13,11 +13,11 @@ inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 struct WorkerTelemetry {
   WorkerId worker = 0;
-  std::int64_t batch = 0;     // samples it computed
-  double seconds = kUnknown;  // from the start of the step to the last local gradient; waiting excluded
-  double cpu = kUnknown;      // share of its CPU time that was available, 0..1
-  double memory = kUnknown;   // share of its memory in use, 0..1
-  std::int64_t meetings = 1;  // times in the step at which it waited for all others, its end included
+  std::int64_t batch = 0;        // samples it computed
+  double seconds = kUnknown;     // from the start of the step to the last local gradient; waiting excluded
+  double cpu = kUnknown;         // share of its CPU time that was available, 0..1
+  double memory = kUnknown;      // share of its memory in use, 0..1
+  std::int64_t sync_points = 1;  // times in the step at which it waited for all others, its end included
 };
 
 struct StepTelemetry {
@@ -31,14 +31,14 @@ inline constexpr double kLongestStep = 1e9;
 
 /// One worker's report as a policy gets it: in the roster's order, checked. `valid` says that the batch is positive and
 /// the time possible; otherwise nothing was learned of the worker in this step. cpu and memory are in 0..1 or
-/// kUnknown; meetings are 1 or more.
+/// kUnknown; sync_points are 1 or more.
 struct Reading {
   bool valid = false;
   std::int64_t batch = 0;
   double seconds = kUnknown;
   double cpu = kUnknown;
   double memory = kUnknown;
-  std::int64_t meetings = 1;
+  std::int64_t sync_points = 1;
 };
 
 /// Aligns telemetry with the roster. Reports of strangers are ignored; of two reports of one worker the last counts.

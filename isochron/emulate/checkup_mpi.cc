@@ -16,9 +16,9 @@ namespace {
 
 Finding check_starting(const Mpirun& mpirun) {
   Finding finding{.check = "processes", .text = "two workers can be started"};
-  std::vector<std::string> words = mpirun_words(mpirun, {.workers = 2, .as_root = geteuid() == 0});
-  words.emplace_back("true");
-  if (const Outcome outcome = run(words); outcome.status != 0) {
+  std::vector<std::string> command = mpirun_command(mpirun, {.workers = 2, .as_root = geteuid() == 0});
+  command.emplace_back("true");
+  if (const Outcome outcome = run(command); outcome.status != 0) {
     finding.health = Health::kFail;
     finding.text = "`mpirun -n 2 true` ends with " + std::to_string(outcome.status);
     finding.remedy = "see what it says: " + mpirun.path + " -n 2 true";

@@ -62,7 +62,7 @@ void drop_preloaded() {
   }
 }
 
-[[noreturn]] void become_worker(const WorkerNotes& notes, pid_t group, const std::vector<std::string>& words) {
+[[noreturn]] void become_worker(const WorkerNotes& notes, pid_t group, const std::vector<std::string>& command) {
   on_request_to_end(SIG_DFL);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   try {
@@ -77,8 +77,8 @@ void drop_preloaded() {
     std::cerr << "isochron: " << error.what() << '\n';
     _exit(kCannotEnter);
   }
-  replace_by(words);
-  std::cerr << "isochron: cannot start " << words.front() << ": " << std::strerror(errno) << '\n';
+  replace_by(command);
+  std::cerr << "isochron: cannot start " << command.front() << ": " << std::strerror(errno) << '\n';
   _exit(kCannotStart);
 }
 
@@ -94,7 +94,7 @@ void drop_preloaded() {
 }  // namespace
 
 int enter(
-    const std::filesystem::path& folder, std::optional<std::size_t> worker, const std::vector<std::string>& words) {
+    const std::filesystem::path& folder, std::optional<std::size_t> worker, const std::vector<std::string>& command) {
   const WorkerNotes notes(folder, worker ? *worker : rank_of_environment());
   notes.forget_process();
   for (const auto& [name, value] : notes.environment()) {
@@ -107,7 +107,7 @@ int enter(
   const pid_t group = getpgrp();
   const pid_t child = fork();
   if (child == 0) {
-    become_worker(notes, group, words);
+    become_worker(notes, group, command);
   }
   if (child < 0) {
     throw Error(std::string("cannot start a process: ") + std::strerror(errno));

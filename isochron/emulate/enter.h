@@ -21,13 +21,13 @@ constexpr const char* kInterfaceLibrary = "isochron-interface.so";
 
 /// a) learns its number, if it is not given, from the rank that MPI or Slurm left in the environment;
 /// b) sets the environment that the launcher noted for that worker in `folder`, and takes out mpirun's library;
-/// c) a child joins its control group and network, notes its process number and becomes `words`;
+/// c) a child joins its control group and network, notes its process number and becomes `command`;
 /// d) notes how it ended;
 /// e) if the worker was asked to end and did so, waits for the others: mpirun ends a job in which one rank fails, and
 ///    those that still save their state would not live to finish. The launcher sees to it that they end;
 /// f) ends the same way: returns the worker's status, or is ended by the same signal.
 /// Throws isochron::Error.
 int enter(
-    const std::filesystem::path& folder, std::optional<std::size_t> worker, const std::vector<std::string>& words);
+    const std::filesystem::path& folder, std::optional<std::size_t> worker, const std::vector<std::string>& command);
 
 }  // namespace isochron::emulate

@@ -172,9 +172,9 @@ bool all_have_ended(const fs::path& folder) {
   return true;
 }
 
-void write_command(const fs::path& folder, const std::vector<std::string>& words) {
+void write_command(const fs::path& folder, const std::vector<std::string>& command) {
   io::OutputFile file(folder / "command");
-  for (const std::string& word : words) {
+  for (const std::string& word : command) {
     file.stream() << word << '\0';
   }
   file.commit();
@@ -185,21 +185,21 @@ std::vector<std::string> read_command(const fs::path& folder) {
   if (!file) {
     throw Error("cannot read " + (folder / "command").string() + ": " + std::strerror(errno));
   }
-  std::vector<std::string> words;
+  std::vector<std::string> command;
   for (std::string word; std::getline(file, word, '\0');) {
-    words.push_back(word);
+    command.push_back(word);
   }
-  return words;
+  return command;
 }
 
-std::vector<std::string> words_to_join(const fs::path& folder, std::size_t worker) {
-  std::vector<std::string> words = read_command(folder);
+std::vector<std::string> command_to_join(const fs::path& folder, std::size_t worker) {
+  std::vector<std::string> command = read_command(folder);
   // After "isochron enter FOLDER".
-  if (words.size() < 3) {
-    throw Error((folder / "command").string() + " is damaged: it has " + std::to_string(words.size()) + " words");
+  if (command.size() < 3) {
+    throw Error((folder / "command").string() + " is damaged: it has " + std::to_string(command.size()) + " arguments");
   }
-  words.insert(words.begin() + 3, {"--worker", std::to_string(worker)});
-  return words;
+  command.insert(command.begin() + 3, {"--worker", std::to_string(worker)});
+  return command;
 }
 
 }  // namespace isochron::emulate

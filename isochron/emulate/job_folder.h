@@ -69,9 +69,9 @@ class WorkerNotes {
 [[nodiscard]] bool all_have_ended(const std::filesystem::path& folder);
 
 /// What every worker runs, for those that join later.
-void write_command(const std::filesystem::path& folder, const std::vector<std::string>& words);
+void write_command(const std::filesystem::path& folder, const std::vector<std::string>& command);
 [[nodiscard]] std::vector<std::string> read_command(const std::filesystem::path& folder);
 /// The same as a process that joins later in the place of `worker`.
-[[nodiscard]] std::vector<std::string> words_to_join(const std::filesystem::path& folder, std::size_t worker);
+[[nodiscard]] std::vector<std::string> command_to_join(const std::filesystem::path& folder, std::size_t worker);
 
 }  // namespace isochron::emulate

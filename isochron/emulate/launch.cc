@@ -269,15 +269,15 @@ std::int64_t workers_at_first(const LaunchOptions& options) {
                          : options.workers;
 }
 
-std::vector<std::string> job_words(
+std::vector<std::string> job_command(
     const Surroundings& surroundings, const LaunchOptions& options, const Mpirun& mpirun) {
   const fs::path program = options.program.empty() ? fs::read_symlink("/proc/self/exe") : options.program;
-  std::vector<std::string> words;
-  const auto add = [&words](const std::vector<std::string>& more) {
-    words.insert(words.end(), more.begin(), more.end());
+  std::vector<std::string> command;
+  const auto add = [&command](const std::vector<std::string>& more) {
+    command.insert(command.end(), more.begin(), more.end());
   };
   if (surroundings.network) {
-    add(words_inside(surroundings.network->hub()));
+    add(command_inside(surroundings.network->hub()));
   }
   add({"env", "TMPDIR=" + surroundings.folder.path().string()});  // a killed one would leave its folder behind
   if (const fs::path library = program.parent_path() / kInterfaceLibrary; fs::exists(library)) {
@@ -288,7 +288,7 @@ std::vector<std::string> job_words(
   } else {
     options.say(library.string() + " is not there, so mpirun listens on all interfaces");
   }
-  add(mpirun_words(
+  add(mpirun_command(
       mpirun,
       {.workers = workers_at_first(options),
        .as_root = geteuid() == 0,
@@ -299,7 +299,7 @@ std::vector<std::string> job_words(
   worker.insert(worker.end(), options.command.begin(), options.command.end());
   write_command(surroundings.folder.path(), worker);
   add(worker);
-  return words;
+  return command;
 }
 
 void remove_orphans(const std::optional<CgroupTree>& tree) {
@@ -332,7 +332,7 @@ JobEnd run_job(
     look = [follower = Follower(options, surroundings, *surroundings.limiter)]() mutable { return follower.look(); };
   }
   Supervisor supervisor(
-      {.mpirun = start(job_words(surroundings, options, mpirun)),
+      {.mpirun = start(job_command(surroundings, options, mpirun)),
        .folder = surroundings.folder.path(),
        .names = std::move(plan.names),
        .replacements = options.replacements,
@@ -402,7 +402,7 @@ void attach(const std::string& job, std::int64_t workers, const std::function<vo
     add_job_variables(variables, *folder, "w" + std::to_string(worker));
     WorkerNotes(*folder, worker).write_environment(variables);
     io::post_join_request(
-        *folder, {.words = words_to_join(*folder, worker), .worker = static_cast<std::int64_t>(worker)});
+        *folder, {.command = command_to_join(*folder, worker), .worker = static_cast<std::int64_t>(worker)});
     say("worker w" + std::to_string(worker) + " was asked for; it joins the job between two steps");
   }
 }

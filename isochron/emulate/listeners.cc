@@ -77,17 +77,17 @@ std::set<std::string> sockets_of(const fs::path& process) {
 }
 
 /// Both are told apart by what runs: nobody writes into a socket who opened it.
-std::string opener_of(const std::string& program, const std::string& words, const std::string& address) {
+std::string opener_of(const std::string& program, const std::string& command_line, const std::string& address) {
   if (program.starts_with("prte") || program.starts_with("mpirun") || program.starts_with("orte")) {
     return address == "127.0.0.1" ? "MPI's daemon (PMIx or PRRTE), for the job's processes" : "MPI's daemon (PRRTE)";
   }
-  if (words.find("isochron.launch") != std::string::npos) {
+  if (command_line.find("isochron.launch") != std::string::npos) {
     return "PyTorch's store, kept by the launcher";
   }
   if (program.starts_with("python")) {
     return "gloo, NCCL or a store of PyTorch, a server of TensorFlow, or Isochron's own door for workers";
   }
-  const bool serves = words.find("--serve") != std::string::npos;
+  const bool serves = command_line.find("--serve") != std::string::npos;
   return serves ? "MPI's transport by TCP, or the live page of --serve" : "MPI's transport by TCP";
 }
 
@@ -95,7 +95,7 @@ void add_listeners(const fs::path& process, pid_t number, std::vector<Listener>&
   const std::set<std::string> inodes = sockets_of(process);
   std::error_code none;
   const std::string program = fs::read_symlink(process / "exe", none).filename().string();
-  const std::string words = text_of(process / "cmdline");
+  const std::string command_line = text_of(process / "cmdline");
   for (const char* const table : {"net/tcp", "net/tcp6"}) {
     std::istringstream lines(text_of(process / table));
     std::string line;
@@ -117,7 +117,7 @@ void add_listeners(const fs::path& process, pid_t number, std::vector<Listener>&
            .address = address,
            .port = number_of<int>(field[1].substr(colon + 1), 16).value_or(0),
            .loopback = address.starts_with("127.") || address == "[::1]" || address.starts_with("[::ffff:127."),
-           .opener = opener_of(program, words, address)});
+           .opener = opener_of(program, command_line, address)});
     }
   }
 }

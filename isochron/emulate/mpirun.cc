@@ -41,9 +41,11 @@ Mpirun find_mpirun(const std::string& wanted) {
   return {.path = path, .version = version.substr(0, version.find('\n')), .family = parse_family(version)};
 }
 
-std::vector<std::string> mpirun_words(const Mpirun& mpirun, const MpirunOptions& options) {
-  std::vector<std::string> words{mpirun.path, "-n", std::to_string(options.workers)};
-  const auto add = [&words](std::vector<std::string> more) { words.insert(words.end(), more.begin(), more.end()); };
+std::vector<std::string> mpirun_command(const Mpirun& mpirun, const MpirunOptions& options) {
+  std::vector<std::string> command{mpirun.path, "-n", std::to_string(options.workers)};
+  const auto add = [&command](std::vector<std::string> more) {
+    command.insert(command.end(), more.begin(), more.end());
+  };
   if (mpirun.family == MpiFamily::kOpenMpi5 || mpirun.family == MpiFamily::kOpenMpi) {
     add({"--oversubscribe", "--bind-to", "none"});
     if (options.as_root) {
@@ -66,7 +68,7 @@ std::vector<std::string> mpirun_words(const Mpirun& mpirun, const MpirunOptions&
   } else if (!options.hub.empty()) {
     throw Error("network limits need the mpirun of Open MPI 5, and this is " + mpirun.version);
   }
-  return words;
+  return command;
 }
 
 }  // namespace isochron::emulate

@@ -30,6 +30,6 @@ struct MpirunOptions {
 };
 
 /// The words before the program of the workers. Throws isochron::Error if this mpirun cannot reach into networks.
-[[nodiscard]] std::vector<std::string> mpirun_words(const Mpirun& mpirun, const MpirunOptions& options);
+[[nodiscard]] std::vector<std::string> mpirun_command(const Mpirun& mpirun, const MpirunOptions& options);
 
 }  // namespace isochron::emulate

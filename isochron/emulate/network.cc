@@ -19,17 +19,17 @@ namespace isochron::emulate {
 namespace {
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
+using Command = std::vector<std::string>;
 
 const fs::path kNamespaces = "/run/netns";  // where `ip netns` keeps them
 
-void must_run(const Words& words) {
-  const Outcome outcome = run(words);
+void must_run(const Command& command) {
+  const Outcome outcome = run(command);
   if (outcome.status == 0) {
     return;
   }
   std::string command;
-  for (const std::string& word : words) {
+  for (const std::string& word : command) {
     command.append(command.empty() ? "" : " ").append(word);
   }
   const std::string reason = outcome.output.substr(0, outcome.output.find_first_of(".\n"));
@@ -48,10 +48,10 @@ std::string address(std::size_t number) {
 }
 
 void shape(const std::string& network, const std::string& device, const sim::Link& link) {
-  for (const Words& command : shaping_commands(link)) {
-    Words words{"tc", "-n", network, "qdisc", "add", "dev", device};
-    words.insert(words.end(), command.begin(), command.end());
-    must_run(words);
+  for (const Command& shaping : shaping_commands(link)) {
+    Command command{"tc", "-n", network, "qdisc", "add", "dev", device};
+    command.insert(command.end(), shaping.begin(), shaping.end());
+    must_run(command);
   }
 }
 
@@ -63,8 +63,8 @@ bool has_limited_links(const sim::ClusterSpec& cluster) {
   });
 }
 
-std::vector<Words> shaping_commands(const sim::Link& link) {
-  std::vector<Words> commands;
+std::vector<Command> shaping_commands(const sim::Link& link) {
+  std::vector<Command> commands;
   if (link.bytes_per_second > 0.0) {
     const double bits = std::max(8.0 * link.bytes_per_second, 1.0);
     // What may go out at once: a millisecond's worth, and not less than two packets.
@@ -83,8 +83,8 @@ std::vector<Words> shaping_commands(const sim::Link& link) {
   }
   if (link.delay_seconds > 0.0) {
     const std::string microseconds = std::to_string(std::llround(1e6 * link.delay_seconds)) + "us";
-    const Words netem{"netem", "delay", microseconds, "limit", "100000"};
-    commands.push_back(commands.empty() ? Words{"root"} : Words{"parent", "1:1"});
+    const Command netem{"netem", "delay", microseconds, "limit", "100000"};
+    commands.push_back(commands.empty() ? Command{"root"} : Command{"parent", "1:1"});
     commands.back().insert(commands.back().end(), netem.begin(), netem.end());
   }
   return commands;
@@ -140,7 +140,7 @@ void Network::remove() const {
   delete_namespace(hub());
 }
 
-Words words_inside(const std::string& network) {
+Command command_inside(const std::string& network) {
   return {"nsenter", "--net=" + (kNamespaces / network).string()};
 }
 

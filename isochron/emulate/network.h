@@ -50,8 +50,8 @@ class Network {
 /// has no limits.
 [[nodiscard]] std::vector<std::vector<std::string>> shaping_commands(const sim::Link& link);
 
-/// Words that run what follows them in a network namespace.
-[[nodiscard]] std::vector<std::string> words_inside(const std::string& network);
+/// A command that runs what follows it in a network namespace.
+[[nodiscard]] std::vector<std::string> command_inside(const std::string& network);
 
 /// Moves this thread; throws isochron::Error.
 void join_network(const std::string& network);

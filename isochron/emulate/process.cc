@@ -31,7 +31,7 @@ void read_nothing() {
   }
 }
 
-[[noreturn]] void become(const std::vector<std::string>& words, pid_t parent) {
+[[noreturn]] void become(const std::vector<std::string>& command, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) {
@@ -39,36 +39,36 @@ void read_nothing() {
   }
   unblock_signals();
   read_nothing();
-  replace_by(words);
+  replace_by(command);
   _exit(kCannotStart);
 }
 
 }  // namespace
 
-void replace_by(const std::vector<std::string>& words) {
+void replace_by(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (const std::string& word : words) {
+  arguments.reserve(command.size() + 1);
+  for (const std::string& word : command) {
     arguments.push_back(const_cast<char*>(word.c_str()));
   }
   arguments.push_back(nullptr);
   execvp(arguments.front(), arguments.data());
 }
 
-pid_t start(const std::vector<std::string>& words) {
+pid_t start(const std::vector<std::string>& command) {
   const pid_t self = getpid();
   const pid_t child = fork();
   if (child == 0) {
-    become(words, self);
+    become(command, self);
   }
   if (child < 0) {
-    throw Error("cannot start " + words.front() + ": " + std::strerror(errno));
+    throw Error("cannot start " + command.front() + ": " + std::strerror(errno));
   }
   setpgid(child, child);  // here too, so that it is done whoever comes first
   return child;
 }
 
-Outcome run(const std::vector<std::string>& words) {
+Outcome run(const std::vector<std::string>& command) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
     throw Error(std::string("cannot make a pipe: ") + std::strerror(errno));
@@ -79,7 +79,7 @@ Outcome run(const std::vector<std::string>& words) {
     dup2(ends[1], STDERR_FILENO);
     unblock_signals();
     read_nothing();
-    replace_by(words);
+    replace_by(command);
     _exit(kCannotStart);
   }
   close(ends[1]);
@@ -91,7 +91,7 @@ Outcome run(const std::vector<std::string>& words) {
   close(ends[0]);
   int status = 0;
   if (child < 0 || waitpid(child, &status, 0) != child) {
-    throw Error("cannot start " + words.front() + ": " + std::strerror(errno));
+    throw Error("cannot start " + command.front() + ": " + std::strerror(errno));
   }
   outcome.status = exit_status(status);
   return outcome;

@@ -11,18 +11,18 @@ namespace isochron::emulate {
 /// The exit status of a process that could not become the program it was to run, as shells have it.
 inline constexpr int kCannotStart = 127;
 
-/// Starts `words` (the first is a path, or a name on the PATH) with nothing to read and no signal blocked, in a
+/// Starts `command` (the first is a path, or a name on the PATH) with nothing to read and no signal blocked, in a
 /// process group of its own: what a terminal sends reaches the caller alone. It gets a SIGTERM if the calling thread
 /// ends first. Throws isochron::Error if it cannot be started.
-[[nodiscard]] pid_t start(const std::vector<std::string>& words);
+[[nodiscard]] pid_t start(const std::vector<std::string>& command);
 
 struct Outcome {
   int status = 0;      // 128 + signal if a signal ended it; 127 if it could not be started
   std::string output;  // of standard output and standard error together
 };
 
-/// Runs `words` to their end.
-[[nodiscard]] Outcome run(const std::vector<std::string>& words);
+/// Runs `command` to its end.
+[[nodiscard]] Outcome run(const std::vector<std::string>& command);
 
 /// What shells make of what wait() says.
 [[nodiscard]] int exit_status(int wait_status);
@@ -31,6 +31,6 @@ struct Outcome {
 [[nodiscard]] std::string find_program(const std::string& name);
 
 /// Replaces this process; returns only if it cannot, and errno says why.
-void replace_by(const std::vector<std::string>& words);
+void replace_by(const std::vector<std::string>& command);
 
 }  // namespace isochron::emulate

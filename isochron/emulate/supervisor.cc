@@ -233,7 +233,7 @@ void Supervisor::ask_for(std::size_t worker) {
   asked_for_[worker] = {.since = Clock::now(), .step = step_file_.step()};
   WorkerNotes(job_.folder, worker).forget_process();
   io::post_join_request(
-      job_.folder, {.words = words_to_join(job_.folder, worker), .worker = static_cast<std::int64_t>(worker)});
+      job_.folder, {.command = command_to_join(job_.folder, worker), .worker = static_cast<std::int64_t>(worker)});
 }
 
 bool Supervisor::has_reached(std::size_t worker, io::WorkerPhase phase) const {

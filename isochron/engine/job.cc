@@ -90,9 +90,9 @@ void Job::barrier() {
 void Job::finish_step() {
   driver_->finish_step();
 }
-void Job::meet_at(std::int64_t step) {
+void Job::barrier_at(std::int64_t step) {
   if (out_of_step_ != nullptr) {  // the others always do
-    out_of_step_->meet_at(step);
+    out_of_step_->barrier_at(step);
   }
 }
 PushCounts Job::push_counts() const {

@@ -28,7 +28,7 @@
 //
 // With `sync` other than kBsp the same loop trains asynchronously: every step is an iteration of this worker alone, and
 // optimizer.step() has nothing to do, since servers apply the update (docs/async.md). What is collective (sum, save, …)
-// is then for meetings: before the first loader, and between two.
+// is then for barriers: before the first loader, and between two.
 //
 // Not thread-safe; several jobs may live in one process.
 #pragma once
@@ -67,7 +67,7 @@ class Optimizer;
 
 namespace isochron {
 
-// Updates of a job's workers, in pieces as they travel.
+// Updates of a job's workers, in chunks as they travel.
 struct PushCounts {
   std::int64_t sent = 0;
   std::int64_t applied = 0;
@@ -82,9 +82,9 @@ class Interrupted : public Error {
 
 // A process to start as a new worker.
 struct JoinRequest {
-  std::vector<std::string> words;  // program and arguments; the program makes a Job like those that run
-  std::string host;                // empty: any of the job's
-  std::function<bool()> gone;      // whether it has ended before it could join; none: nobody can tell
+  std::vector<std::string> command;  // program and arguments; the program makes a Job like those that run
+  std::string host;                  // empty: any of the job's
+  std::function<bool()> gone;        // whether it has ended before it could join; none: nobody can tell
 };
 
 // The settings (core/job_settings.h), and what only a program can give.
@@ -139,8 +139,8 @@ class Job {
   // Gradients are the global mean's afterwards. False if the step did not happen here (see above): no gradient is left
   // then, and optimizer.step() changes nothing.
   bool backward(const at::Tensor& loss);
-  // The same in pieces of micro_batch samples, gradients accumulated; `loss_of` is called for each. Memory that runs
-  // out in `loss_of` is dealt with, too.
+  // The same in micro-batches, gradients accumulated; `loss_of` is called for each. Memory that runs out in `loss_of` is
+  // dealt with, too.
   using LossOf = std::function<at::Tensor(const at::Tensor& data, const at::Tensor& target)>;
   bool backward(const Batch& batch, const LossOf& loss_of);
   // For loops that compute the loss themselves: it could not be computed for want of memory (catch std::bad_alloc and
@@ -175,10 +175,10 @@ class Job {
   void finish_step();
 
   // Asynchronous modes: the loader of all workers ends where `step` global batches are used, if that is before the end
-  // of the epoch; -1: at the end of the epoch only. All meet there and hold the same parameters. Before loader(), and
-  // the same on all workers.
-  void meet_at(std::int64_t step);
-  // The pushes of all workers, up to the last meeting.
+  // of the epoch; -1: at the end of the epoch only. All wait for each other there and hold the same parameters. Before
+  // loader(), and the same on all workers.
+  void barrier_at(std::int64_t step);
+  // The pushes of all workers, up to the last barrier.
   PushCounts push_counts() const;
 
   // All workers end their loops after the step under way, once the word has gone round.

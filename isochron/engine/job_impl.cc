@@ -157,12 +157,12 @@ bool Job::Impl::follow(const StepVerdict& verdict) {
       break;
   }
   steps_.undo();
-  throw NumbersError(verdict.message);
+  throw NonFiniteError(verdict.message);
 }
 
 void Job::Impl::roll_back(const std::string& reason) {
   if (checkpoints_.empty()) {
-    throw NumbersError(reason + ", and there is no checkpoint to go back to");
+    throw NonFiniteError(reason + ", and there is no checkpoint to go back to");
   }
   warn(options_, reason + "; back to " + checkpoints_.last().string());
   const std::vector<EventRecord> events = checkpoints_.roll_back(reason, clock_.now());

@@ -65,12 +65,12 @@ std::optional<Settlement> Membership::come_together(Member& member) {
 }
 
 void Membership::invite(
-    const std::vector<std::string>& words,
+    const std::vector<std::string>& command,
     const std::string& host,
     const std::function<bool()>& gone,
     Introduction own,
     Warn warn) {
-  newcomer_ = std::make_unique<Newcomer>(words, host, gone);
+  newcomer_ = std::make_unique<Newcomer>(command, host, gone);
   own_ = std::move(own);
   warn_ = std::move(warn);
 }

@@ -59,7 +59,7 @@ class Membership {
   // or does not share what `own` says, and `warn` is told why.
   using Warn = std::function<void(const std::string&)>;
   void invite(
-      const std::vector<std::string>& words,
+      const std::vector<std::string>& command,
       const std::string& host,
       const std::function<bool()>& gone,  // see Newcomer
       Introduction own,

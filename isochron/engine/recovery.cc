@@ -63,9 +63,7 @@ bool Recovery::try_together(const std::function<void()>& exchange) {
 
 void Recovery::recover(const std::vector<Peer>& suspects) {
   for (const Peer& peer : suspects) {
-    warn(
-        options_,
-        "rank " + std::to_string(peer.rank) + " on " + peer.host + " does not answer and is put out of the job");
+    warn(options_, "rank " + std::to_string(peer.rank) + " on " + peer.host + " does not answer and is evicted");
     replica_.note_eviction(peer.rank);
   }
   let_go();
@@ -111,7 +109,7 @@ void Recovery::adopt(const Settlement& settlement) {
   if (replica_.chunk_size() != chunk_size) {
     warn(
         options_,
-        "computes its batches in pieces of " + std::to_string(replica_.chunk_size()) + " samples from now on");
+        "computes its batches in micro-batches of " + std::to_string(replica_.chunk_size()) + " samples from now on");
   }
   model_.enter_group(membership_.group());
 }
@@ -122,7 +120,7 @@ void Recovery::note_step(const StepOutcome& outcome) {
   if (replica_.rank() == 0 && options_.join_requests && !outcome.stop && !membership_.expects_newcomer()) {
     if (const auto request = options_.join_requests()) {
       membership_.invite(
-          request->words, request->host, request->gone, introduce(options_), [this](const std::string& text) {
+          request->command, request->host, request->gone, introduce(options_), [this](const std::string& text) {
             warn(options_, text);
           });
     }

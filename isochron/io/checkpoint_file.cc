@@ -23,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "contents are stored a
 constexpr std::string_view kMagic = "ISOCKPT1";
 constexpr std::size_t kFrontBytes = kMagic.size() + sizeof(std::uint64_t) + sizeof(std::uint32_t);
 constexpr std::uint64_t kMostIndexBytes = std::uint64_t{1} << 28U;
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20U;
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20U;
 
 std::uint32_t crc(std::uint32_t before, std::span<const std::byte> bytes) {
   return static_cast<std::uint32_t>(
@@ -222,12 +222,12 @@ void CheckpointReader::read(const StoredPart& part, std::span<std::byte> out) {
 }
 
 void CheckpointReader::verify() {
-  std::vector<std::byte> piece(kPieceBytes);
+  std::vector<std::byte> chunk(kChunkBytes);
   stream_.seekg(static_cast<std::streamoff>(content_));
   for (const StoredPart& part : parts_) {
     std::uint32_t checksum = 0;
     for (std::uint64_t left = part.bytes; left > 0;) {
-      const auto bytes = std::span(piece).first(std::min<std::uint64_t>(left, piece.size()));
+      const auto bytes = std::span(chunk).first(std::min<std::uint64_t>(left, chunk.size()));
       read_bytes(bytes, "part '" + part.name + "'");
       checksum = crc(checksum, bytes);
       left -= bytes.size();

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "join-";
 constexpr std::string_view kExtension = ".json";
 constexpr std::uintmax_t kMostBytes = 1 << 20;
-constexpr int kMaxRequestDepth = 1;  // the root is 0, its words 1
+constexpr int kMaxRequestDepth = 1;  // the root is 0, its command 1
 
 bool is_request(const fs::path& path) {
   const std::string name = path.filename().string();
@@ -44,15 +44,15 @@ JoinRequestFile parse_request(const fs::path& path) {
   JoinRequestFile request;
   try {
     const auto document = parse_bounded_json(text, kMaxRequestDepth, "it is not JSON");
-    for (const auto& word : array_member(document, "words")) {
-      read(word, "words", request.words.emplace_back());
+    for (const auto& word : array_member(document, "command")) {
+      read(word, "command", request.command.emplace_back());
     }
     read_required(document, "host", request.host);
     read_optional(document, "worker", request.worker);
   } catch (const std::invalid_argument& problem) {
     throw Error("a request to join, " + path.string() + ", is damaged: " + problem.what());
   }
-  if (request.words.empty()) {
+  if (request.command.empty()) {
     throw Error("a request to join, " + path.string() + ", names no program");
   }
   return request;
@@ -67,7 +67,7 @@ void post_join_request(const fs::path& folder, const JoinRequestFile& request) {
   OutputFile file(
       folder /
       (std::string(kPrefix) + std::to_string(nanoseconds) + "-" + std::to_string(getpid()) + ending(request.worker)));
-  nlohmann::json document{{"words", request.words}, {"host", request.host}};
+  nlohmann::json document{{"command", request.command}, {"host", request.host}};
   if (request.worker >= 0) {
     document["worker"] = request.worker;
   }

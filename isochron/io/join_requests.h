@@ -11,9 +11,9 @@
 namespace isochron::io {
 
 struct JoinRequestFile {
-  std::vector<std::string> words;  // program and arguments
-  std::string host;                // empty: any of the job's
-  std::int64_t worker = -1;        // its number in the job's folder; -1: it has none
+  std::vector<std::string> command;  // program and arguments
+  std::string host;                  // empty: any of the job's
+  std::int64_t worker = -1;          // its number in the job's folder; -1: it has none
 
   bool operator==(const JoinRequestFile&) const = default;
 };

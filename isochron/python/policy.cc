@@ -49,7 +49,7 @@ StepTelemetry make_telemetry(
     const std::vector<double>& seconds,
     const std::vector<double>& cpu,
     const std::vector<double>& memory,
-    std::int64_t meetings) {
+    std::int64_t sync_points) {
   const std::size_t count = workers.size();
   if (batches.size() != count || seconds.size() != count || cpu.size() != count || memory.size() != count) {
     throw std::invalid_argument(
@@ -63,7 +63,7 @@ StepTelemetry make_telemetry(
          .seconds = seconds[k],
          .cpu = cpu[k],
          .memory = memory[k],
-         .meetings = meetings});
+         .sync_points = sync_points});
   }
   return telemetry;
 }
@@ -175,8 +175,8 @@ void bind_controller(nb::module_& module) {
              const std::vector<double>& seconds,
              const std::vector<double>& cpu,
              const std::vector<double>& memory,
-             std::int64_t meetings) {
-            self.observe(make_telemetry(step, workers, batches, seconds, cpu, memory, meetings));
+             std::int64_t sync_points) {
+            self.observe(make_telemetry(step, workers, batches, seconds, cpu, memory, sync_points));
           },
           nb::arg("step"),
           nb::arg("workers"),
@@ -184,7 +184,7 @@ void bind_controller(nb::module_& module) {
           nb::arg("seconds"),
           nb::arg("cpu"),
           nb::arg("memory"),
-          nb::arg("meetings") = 1)
+          nb::arg("sync_points") = 1)
       .def(
           "change_workers",
           [](Controller& self, std::vector<Worker> workers) { self.change_workers(std::move(workers)); },

@@ -331,8 +331,8 @@ void translate(const std::exception_ptr& thrown, void* /*payload*/) {
     set("PeerLostError", error);
   } catch (const PeerError& error) {
     set("PeerError", error);
-  } catch (const NumbersError& error) {
-    const nb::object kind = nb::module_::import_("isochron.errors").attr("NumbersError");
+  } catch (const NonFiniteError& error) {
+    const nb::object kind = nb::module_::import_("isochron.errors").attr("NonFiniteError");
     PyErr_SetObject(kind.ptr(), kind(error.what()).ptr());
   }
 }
@@ -421,7 +421,7 @@ void bind_steps(nb::class_<PythonSession>& session) {
       .def("push", &PythonSession::push, nb::arg("weight"), nb::arg("settings"), nb::arg("gradients"))
       .def("finish", &PythonSession::finish, Released())
       .def(
-          "meet", [](PythonSession& self) { self->meet(); }, Released())
+          "reach_barrier", [](PythonSession& self) { self->reach_barrier(); }, Released())
       .def(
           "fail",
           [](PythonSession& self, const std::string& kind, const std::string& text) {

@@ -121,8 +121,8 @@ PeerLostError closed_early(std::vector<Peer> peers) {
 
 Failure failure_of(const std::exception& error) {
   Failure failure{.kind = "Error", .text = error.what()};
-  if (dynamic_cast<const NumbersError*>(&error) != nullptr) {
-    failure.kind = "NumbersError";
+  if (dynamic_cast<const NonFiniteError*>(&error) != nullptr) {
+    failure.kind = "NonFiniteError";
   }
   if (const auto* const peer_error = dynamic_cast<const PeerError*>(&error)) {
     failure.kind = dynamic_cast<const TimeoutError*>(&error) != nullptr    ? "TimeoutError"
@@ -150,8 +150,8 @@ void raise(const Failure& failure) {
   if (failure.kind == "PeerError") {
     throw PeerError(failure.text, std::move(peers));
   }
-  if (failure.kind == "NumbersError") {
-    throw NumbersError(failure.text);
+  if (failure.kind == "NonFiniteError") {
+    throw NonFiniteError(failure.text);
   }
   throw Error(failure.text);
 }

@@ -101,11 +101,11 @@ const Assignment& Session::next(std::int64_t stop) {
   started_ = Clock::now();
   std::ranges::for_each(assignment.records, [this](const UpdateRecord& record) { take_record(record); });
   if (!assignment.non_finite.empty()) {
-    const NumbersError error(assignment.non_finite);
+    const NonFiniteError error(assignment.non_finite);
     if (link_->tells_others()) {  // who hears of our end first would take us for lost
       link_->fail(failure_of(error));
     }
-    throw NumbersError(error);
+    throw NonFiniteError(error);
   }
   return order_;
 }
@@ -184,8 +184,8 @@ void Session::finish() {
   phase_ = Phase::kFree;
 }
 
-// All hold nothing, and the servers have applied everything. Either all have met, or nobody has.
-void Session::meet() {
+// All hold nothing, and the servers have applied everything. Either all have reached the barrier, or nobody has.
+void Session::reach_barrier() {
   std::exception_ptr failure;
   try {
     come_together();

@@ -4,8 +4,8 @@
 //   b) start_pull() asks all servers for the parameters, which come while samples are fetched; finish_pull();
 //   c) the framework computes and calls computed(), and sends its gradients with begin_push() and the client;
 //   d) finish() waits until the servers have applied the update.
-// At a barrier nothing is under way: meet() brings everybody the same parameters, compares how many updates were sent
-// and applied, and moves on in the epoch; enter() leaves it.
+// At a barrier nothing is under way: reach_barrier() brings everybody the same parameters, compares how many updates
+// were sent and applied, and moves on in the epoch; enter() leaves it.
 //
 // When somebody is lost, every call throws PeerError. A job that goes on without it calls let_go(), brings those who
 // are left together and calls take_up() with a new link (session_recovery.cc). Not thread-safe.
@@ -114,7 +114,7 @@ class Session {
   // resumed wait for it.
   void enter(std::int64_t end);
   // `stop`: 0, or 1 to end all loops, or 1 plus the number of the signal that asks for it. After a call to a barrier
-  // comes meet(). Throws NumbersError if the job is to end because somebody's gradient is not finite.
+  // comes reach_barrier(). Throws NonFiniteError if the job is to end because somebody's gradient is not finite.
   const Assignment& next(std::int64_t stop);
   void start_pull();
   void finish_pull();
@@ -126,7 +126,7 @@ class Session {
   // Without begin_push() there is no update, but the samples are used.
   void finish();
   // Collective.
-  void meet();
+  void reach_barrier();
 
   // An error of this worker's ends the job on all workers, with the same words.
   void fail(const std::exception& error);

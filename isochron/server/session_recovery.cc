@@ -23,8 +23,8 @@ namespace isochron::server {
 // What a survivor tells the others.
 struct Session::Knowledge {
   bool trains = true;
-  bool met = false;  // it was told of the barrier, whose position and so on follow
-  std::int64_t met_at = 0;
+  bool at_barrier = false;  // it was told of the barrier, whose position and so on follow
+  std::int64_t barrier_position = 0;
   bool stopping = false;
   std::int64_t stop_signal = 0;
   WorkerId worker = 0;
@@ -40,7 +40,17 @@ struct Session::Knowledge {
   [[nodiscard]] Interval held() const { return {.first = holds_first, .last = holds_last}; }
 
   void exchange(auto& wire) {
-    wire(trains, met, met_at, stopping, stop_signal, worker, holds_first, holds_last, rounds, pulled_at);
+    wire(
+        trains,
+        at_barrier,
+        barrier_position,
+        stopping,
+        stop_signal,
+        worker,
+        holds_first,
+        holds_last,
+        rounds,
+        pulled_at);
     wire(chunks, arrivals, records, learning);
   }
 };
@@ -89,8 +99,8 @@ std::vector<Peer> Session::let_go() {
 
 Session::Knowledge Session::knowledge() const {
   Knowledge mine{.trains = members_.trains(), .worker = members_.self().id, .rounds = rounds_, .pulled_at = pulled_at_};
-  mine.met = phase_ == Phase::kBarrier || order_.barrier;
-  mine.met_at = order_.last;
+  mine.at_barrier = phase_ == Phase::kBarrier || order_.barrier;
+  mine.barrier_position = order_.last;
   mine.stopping = order_.stopping;
   mine.stop_signal = order_.stop_signal;
   if (!in_rounds() && has_update()) {
@@ -122,27 +132,28 @@ void Session::take_up(Members members, std::shared_ptr<Link> link) {
   settle_rounds(all);
   learn_what_was_used(all);
   const std::vector<int> server_of = share_out_lost_chunks(all);
-  const auto met = std::ranges::find_if(all, &Knowledge::met);
-  start_serving(std::exchange(kept_, {}), std::move(controller), met == all.end() ? claims_left(all) : ClaimPool());
+  const auto at_barrier = std::ranges::find_if(all, &Knowledge::at_barrier);
+  start_serving(
+      std::exchange(kept_, {}), std::move(controller), at_barrier == all.end() ? claims_left(all) : ClaimPool());
   if (server_) {
     server_->take_over(std::exchange(kept_arrivals_, {}));
   }
   kept_records_.clear();
   kept_learning_.clear();
-  if (met == all.end()) {
+  if (at_barrier == all.end()) {
     open_coordinator();
   }
   if (server_) {
     server_->resume();
   }
   client_->move_to(*link_, members_.first_server(), server_of);
-  if (met != all.end()) {
+  if (at_barrier != all.end()) {
     order_.barrier = true;
-    order_.last = met->met_at;
-    order_.stopping = met->stopping;
-    order_.stop_signal = met->stop_signal;
+    order_.last = at_barrier->barrier_position;
+    order_.stopping = at_barrier->stopping;
+    order_.stop_signal = at_barrier->stop_signal;
     order_.controller = this->controller().state().serialize();
-    meet();
+    reach_barrier();
     if (coordinator_) {
       coordinator_->dispatcher().begin(ClaimPool(place_.position));
     }

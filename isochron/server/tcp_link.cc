@@ -37,7 +37,7 @@ std::string head_of(int tag, std::uint64_t length) {
   return std::move(writer.bytes());
 }
 
-std::string words_of(int error) {
+std::string text_of_error(int error) {
   return std::system_category().message(error);
 }
 
@@ -56,7 +56,7 @@ TcpLink::TcpLink(int rank, std::vector<Peer> peers, std::chrono::milliseconds ti
       connections_(this->peers().size()),
       wake_descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (wake_descriptor_ < 0) {
-    throw Error("no eventfd for a link between workers: " + words_of(errno));
+    throw Error("no eventfd for a link between workers: " + text_of_error(errno));
   }
   for (std::size_t i = 0; i < connections_.size(); ++i) {
     connections_[i].rank = static_cast<int>(i);
@@ -76,7 +76,7 @@ void TcpLink::connect(int rank, int descriptor) {
   (void)setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // some sockets are not of TCP
   (void)setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   if (fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK) < 0) {
-    throw Error("a socket to " + name_of(peer(rank)) + " cannot be used: " + words_of(errno));
+    throw Error("a socket to " + name_of(peer(rank)) + " cannot be used: " + text_of_error(errno));
   }
   Connection& connection = to(rank);
   connection.descriptor = descriptor;
@@ -338,7 +338,7 @@ void TcpLink::read(Connection& connection) {
       return;
     }
     if (count <= 0) {
-      end(connection, count == 0 ? "it closed the connection" : words_of(errno));
+      end(connection, count == 0 ? "it closed the connection" : text_of_error(errno));
       return;
     }
     taken += static_cast<std::size_t>(count);
@@ -523,7 +523,7 @@ void TcpLink::run() {
       }
     }
     if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) {
-      fail({.kind = "Error", .text = "waiting for other workers: " + words_of(errno)});
+      fail({.kind = "Error", .text = "waiting for other workers: " + text_of_error(errno)});
       return;
     }
     const std::lock_guard lock(mutex_);

@@ -149,7 +149,7 @@ class Trainer::State {
   }
 
   bool all_together() const { return !asynchronous() || at_ == std::default_sentinel; }
-  void meet_at(std::int64_t step) { meet_at_ = step; }
+  void barrier_at(std::int64_t step) { barrier_at_ = step; }
 
   void save() {
     if (options_.checkpoints.empty()) {
@@ -248,7 +248,7 @@ class Trainer::State {
       if (job_.step() >= total_steps_ || job_.stopping()) {
         return false;
       }
-      job_.meet_at(next_meeting());
+      job_.barrier_at(next_barrier());
       const Split split = options_.augment ? Split::kTrain : Split::kTest;
       at_ = job_.loader(train_, loading(options_, *train_, split)).begin();
     }
@@ -268,10 +268,10 @@ class Trainer::State {
   }
 
   // Beside the ends of epochs.
-  std::int64_t next_meeting() const {
+  std::int64_t next_barrier() const {
     std::int64_t next = total_steps_;
-    if (meet_at_ > job_.step()) {
-      next = std::min(next, meet_at_);
+    if (barrier_at_ > job_.step()) {
+      next = std::min(next, barrier_at_);
     }
     if (const std::int64_t every = options_.checkpoint_every; every > 0) {
       next = std::min(next, (job_.step() / every + 1) * every);
@@ -382,7 +382,7 @@ class Trainer::State {
 
   // Loss, right predictions, all predictions.
   void add_scores(const Batch& batch, std::vector<double>& sums) const {
-    for_each_piece(batch, [&](const at::Tensor& data, const at::Tensor& target) {
+    for_each_micro_batch(batch, [&](const at::Tensor& data, const at::Tensor& target) {
       const at::Tensor scores = model_->forward(data);
       sums[0] += loss_of(scores, target, at::Reduction::Sum).item<double>();
       sums[1] += static_cast<double>(scores.argmax(-1).eq(target).sum().item<std::int64_t>());
@@ -392,11 +392,11 @@ class Trainer::State {
 
   // As large as memory permits.
   template <class Action>
-  void for_each_piece(const Batch& batch, const Action& action) const {
+  void for_each_micro_batch(const Batch& batch, const Action& action) const {
     const std::int64_t size = batch.data.size(0);
-    const std::int64_t piece = options_.job.micro_batch > 0 ? options_.job.micro_batch : size;
-    for (std::int64_t from = 0; from < size; from += piece) {
-      const std::int64_t to = std::min(from + piece, size);
+    const std::int64_t most = options_.job.micro_batch > 0 ? options_.job.micro_batch : size;
+    for (std::int64_t from = 0; from < size; from += most) {
+      const std::int64_t to = std::min(from + most, size);
       action(batch.data.slice(0, from, to), batch.target.slice(0, from, to));
     }
   }
@@ -412,7 +412,7 @@ class Trainer::State {
   }
 
   void solo_backward() const {
-    for_each_piece(solo_batch_, [this](const at::Tensor& data, const at::Tensor& target) {
+    for_each_micro_batch(solo_batch_, [this](const at::Tensor& data, const at::Tensor& target) {
       loss_of(solo_model_->forward(data), target, at::Reduction::Mean).backward();
     });
   }
@@ -483,7 +483,7 @@ class Trainer::State {
   const DecayOptions decay_;
   Job job_;
   Loader::Iterator at_;
-  std::int64_t meet_at_ = -1;
+  std::int64_t barrier_at_ = -1;
   bool member_ = false;                    // the launcher knows that this worker takes part
   std::optional<io::StepFile> step_file_;  // the first worker's, if the launcher wants to know
 
@@ -501,8 +501,8 @@ bool Trainer::step() {
 bool Trainer::all_together() const {
   return state_->all_together();
 }
-void Trainer::meet_at(std::int64_t step) {
-  state_->meet_at(step);
+void Trainer::barrier_at(std::int64_t step) {
+  state_->barrier_at(step);
 }
 void Trainer::save() {
   state_->save();

@@ -41,11 +41,11 @@ class Trainer {
   // cannot be written is a warning, and an Error only at the end of the run.
   bool step();
   // With asynchronous training step() is one iteration of this worker alone, or none if the others have taken what was
-  // left; what is collective is then for the moments at which all are together: after a step() that ended at a meeting.
+  // left; what is collective is then for the moments at which all are together: after a step() that ended at a barrier.
   bool all_together() const;
-  // Asynchronous training: all meet after so many steps of the global batch as well, not only where an epoch or the run
-  // ends or a checkpoint is due; -1: no. While all are together, the same on all workers.
-  void meet_at(std::int64_t step);
+  // Asynchronous training: all reach a barrier after so many steps of the global batch as well, not only where an epoch
+  // or the run ends or a checkpoint is due; -1: no. While all are together, the same on all workers.
+  void barrier_at(std::int64_t step);
   // Collective: a checkpoint now, if there is a folder for them. One that cannot be written is an Error.
   void save();
   // Collective and exact: every test sample once, counts added up over the workers.

@@ -16,7 +16,7 @@
 #include "isochron/emulate/machine.h"
 #include "isochron/worker/commands.h"
 #include "isochron/worker/comparison.h"
-#include "isochron/worker/training_words.h"
+#include "isochron/worker/training_options.h"
 
 namespace isochron::worker {
 namespace {
@@ -24,7 +24,7 @@ namespace {
 constexpr std::int64_t kMostTurns = 1'000'000;
 
 struct CompareRequest {
-  TrainingWords training;
+  TrainingOptions training;
   std::string config;
   std::string cluster = "hl8";
   std::int64_t rounds = 3;
@@ -85,7 +85,7 @@ sim::ClusterSpec cluster_of(const CompareRequest& request, std::int64_t steps) {
 
 ComparisonOptions checked_comparison(const CompareRequest& request, const CLI::App& command) {
   ComparisonOptions options;
-  TrainingWords training = request.training;
+  TrainingOptions training = request.training;
   const std::string policies = std::exchange(training.options.job.policy, "uniform");
   for (const char* const option : {"--checkpoints", "--resume"}) {
     if (command.count(option) > 0) {
@@ -133,19 +133,19 @@ sim::ClusterSpec with_servers(sim::ClusterSpec cluster, std::int64_t servers) {
 }
 
 /// The command line of this process, its name left out.
-std::vector<std::string> own_words() {
+std::vector<std::string> own_arguments() {
   std::ifstream file("/proc/self/cmdline");
-  std::vector<std::string> words;
-  for (std::string word; std::getline(file, word, '\0');) {
-    words.push_back(word);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) {
+    arguments.push_back(argument);
   }
-  words.erase(words.begin());
-  return words;
+  arguments.erase(arguments.begin());
+  return arguments;
 }
 
 /// The command starts itself as the workers of an emulated cluster.
 int start_workers(const CompareRequest& request, const ComparisonOptions& options) {
-  const std::vector<std::string> words = own_words();
+  const std::vector<std::string> arguments = own_arguments();
   emulate::LaunchOptions launch;
   const sim::ClusterSpec cluster = with_servers(options.cluster, options.training.job.async.servers);
   launch.cluster = cluster;
@@ -154,7 +154,7 @@ int start_workers(const CompareRequest& request, const ComparisonOptions& option
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   launch.program = self.parent_path() / "isochron";
   launch.command = {self.string()};
-  launch.command.insert(launch.command.end(), words.begin(), words.end());
+  launch.command.insert(launch.command.end(), arguments.begin(), arguments.end());
   launch.command.emplace_back("--inside");
   if (!request.quiet) {
     launch.say = [](const std::string& text) { std::cerr << "isochron compare: " << text << '\n'; };

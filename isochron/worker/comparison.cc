@@ -88,7 +88,7 @@ class Runner {
     while (trainer_.job().step() < last) {
       follow_stage();
       const std::int64_t next = std::min({last, next_evaluation(), next_stage()});
-      trainer_.meet_at(next);
+      trainer_.barrier_at(next);
       const auto start = Clock::now();
       while (trainer_.step() && !trainer_.all_together()) {
       }

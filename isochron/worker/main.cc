@@ -2,7 +2,7 @@
 #include "isochron/worker/commands.h"
 #include "isochron/worker/complain.h"
 
-int main(int count, char** words) {
+int main(int argc, char** argv) {
   const isochron::cli::Program program{
       .description = "The commands of isochron that need LibTorch and MPI.",
       .add_commands =
@@ -12,5 +12,5 @@ int main(int count, char** words) {
             isochron::worker::add_profile(app);
           },
       .complain = isochron::worker::complain};
-  return isochron::cli::run_program(program, count, words);
+  return isochron::cli::run_program(program, argc, argv);
 }

@@ -42,16 +42,16 @@ std::size_t terminal_columns() {
 
 }  // namespace
 
-std::string progress_text(const ShownStep& record, const Course& course, double step_seconds) {
+std::string progress_text(const ShownStep& record, const RunLength& length, double step_seconds) {
   const auto samples =
       static_cast<double>(std::accumulate(record.batch_sizes.begin(), record.batch_sizes.end(), std::int64_t{0}));
   const std::int64_t done = record.step + 1;
-  const std::int64_t epochs = (course.total_steps + course.steps_per_epoch - 1) / course.steps_per_epoch;
-  return "epoch " + std::to_string(record.step / course.steps_per_epoch + 1) + "/" + std::to_string(epochs) +
-         "  step " + std::to_string(done) + "/" + std::to_string(course.total_steps) + "  loss " +
+  const std::int64_t epochs = (length.total_steps + length.steps_per_epoch - 1) / length.steps_per_epoch;
+  return "epoch " + std::to_string(record.step / length.steps_per_epoch + 1) + "/" + std::to_string(epochs) +
+         "  step " + std::to_string(done) + "/" + std::to_string(length.total_steps) + "  loss " +
          fixed(record.loss, 4) + "  " + fixed(samples / step_seconds, 0) + " samples/s  batches" +
          batch_text(record.batch_sizes) + "  ETA " +
-         clock_text(static_cast<double>(course.total_steps - done) * step_seconds);
+         clock_text(static_cast<double>(length.total_steps - done) * step_seconds);
 }
 
 void Progress::show(const ShownStep& record) {
@@ -63,11 +63,11 @@ void Progress::show(const ShownStep& record) {
   const bool rewrite = style_ == ProgressStyle::kLine;
   const auto interval = rewrite ? std::chrono::milliseconds(100) : std::chrono::milliseconds(10'000);
   const auto now = Clock::now();
-  if (now - shown_at_ < interval && record.step + 1 != course_.total_steps) {
+  if (now - shown_at_ < interval && record.step + 1 != length_.total_steps) {
     return;
   }
   shown_at_ = now;
-  const std::string text = progress_text(record, course_, step_seconds_);
+  const std::string text = progress_text(record, length_, step_seconds_);
   if (rewrite) {
     constexpr std::string_view kEraseToEnd = "\x1b[K";
     stream_ << '\r' << text.substr(0, terminal_columns() - 1) << kEraseToEnd << std::flush;

@@ -15,7 +15,7 @@ enum class ProgressStyle : std::uint8_t {
   kOff,
 };
 
-struct Course {
+struct RunLength {
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 0;  // 1 or more
 };
@@ -30,13 +30,13 @@ struct ShownStep {
 
 /// "epoch 2/3  step 120/300  loss 0.4321  1234 samples/s  batches 12 13 103  ETA 1:05". The speed is that of steps of
 /// `step_seconds`.
-[[nodiscard]] std::string progress_text(const ShownStep& record, const Course& course, double step_seconds);
+[[nodiscard]] std::string progress_text(const ShownStep& record, const RunLength& length, double step_seconds);
 
 class Progress {
  public:
   /// `stream` must outlive this.
-  Progress(std::ostream& stream, ProgressStyle style, const Course& course)
-      : stream_(stream), style_(style), course_(course) {}
+  Progress(std::ostream& stream, ProgressStyle style, const RunLength& length)
+      : stream_(stream), style_(style), length_(length) {}
 
   /// After every step.
   void show(const ShownStep& record);
@@ -50,7 +50,7 @@ class Progress {
 
   std::ostream& stream_;
   ProgressStyle style_;
-  Course course_;
+  RunLength length_;
   double step_seconds_ = 0.0;  // smoothed; 0: no step yet
   Clock::time_point shown_at_ = Clock::now();
   bool line_is_open_ = false;

@@ -228,11 +228,11 @@ class Run {
   static std::optional<JoinRequest> next_request(const std::string& folder) {
     try {
       if (const auto request = io::take_join_request(folder)) {
-        return JoinRequest{.words = request->words, .host = request->host, .gone = [folder, worker = request->worker] {
-                             return worker >= 0 &&
-                                    (emulate::WorkerNotes(folder, static_cast<std::size_t>(worker)).status() ||
+        return JoinRequest{
+            .command = request->command, .host = request->host, .gone = [folder, worker = request->worker] {
+              return worker >= 0 && (emulate::WorkerNotes(folder, static_cast<std::size_t>(worker)).status() ||
                                      io::is_asked_for(folder, worker));
-                           }};
+            }};
       }
     } catch (const Error& error) {
       complain_line(error.what());

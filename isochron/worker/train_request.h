@@ -9,12 +9,12 @@
 #include "isochron/cli/json_output.h"
 #include "isochron/serve/run_server.h"
 #include "isochron/worker/progress.h"
-#include "isochron/worker/training_words.h"
+#include "isochron/worker/training_options.h"
 
 namespace isochron::worker {
 
 struct TrainRequest {
-  TrainingWords training;
+  TrainingOptions training;
   std::string config;  // empty: none, as the files below
   cli::JsonOutput output;
   std::string log;

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from isochron.errors import (
         Error,
         InvariantError,
-        NumbersError,
+        NonFiniteError,
         PeerError,
         PeerLostError,
         SampleError,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Error",
     "InvariantError",
-    "NumbersError",
+    "NonFiniteError",
     "PeerError",
     "PeerLostError",
     "Run",
@@ -50,7 +50,7 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("Run", "RunLogError", "read_run"), "isochron.run"),
-    **dict.fromkeys(("Error", "InvariantError", "NumbersError", "SampleError"), "isochron.errors"),
+    **dict.fromkeys(("Error", "InvariantError", "NonFiniteError", "SampleError"), "isochron.errors"),
     **dict.fromkeys(("PeerError", "PeerLostError", "TimeoutError"), "isochron.errors"),
     "policies": "isochron._core",
 }

@@ -1,9 +1,9 @@
-"""The first words on a connection between workers. Who does not know the job's key says nothing that counts.
+"""The first messages on a connection between workers. Who does not know the job's key says nothing that counts.
 
   a) The door sends 32 random bytes.
   b) The guest answers with 32 of its own, its hello and the HMAC-SHA256 of all of that under the key.
-  c) The door compares in constant time before it looks at the hello, and answers with words and an HMAC of its own, so
-     that the guest, too, knows whom it has met.
+  c) The door compares in constant time before it looks at the hello, and answers with an HMAC of its own, so that
+     the guest, too, knows who it is.
 
 The key does not travel, and a handshake that somebody has recorded opens no door. What a stranger can make us keep is
 bounded in bytes and in time. Every guest has a thread, so none waits for another; where there are too many at once, the
@@ -40,15 +40,15 @@ def listen(address: str, port: int = 0) -> socket.socket:
     return socket.create_server((address, port), family=family, backlog=1024)
 
 
-def read_words(text: bytes | bytearray) -> dict[str, Any]:
+def read_message(text: bytes | bytearray) -> dict[str, Any]:
     """Raises ValueError, whatever the bytes are."""
     try:
-        words = json.loads(text)
+        message = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"no JSON ({error})") from error
-    if not isinstance(words, dict):
+    if not isinstance(message, dict):
         raise ValueError("no object")
-    return words
+    return message
 
 
 class Guest:
@@ -59,9 +59,9 @@ class Guest:
         self.link = link
         self._key, self._nonces = key, nonces
 
-    def answer(self, words: dict[str, Any], seconds: float = HELLO_SECONDS) -> None:
+    def answer(self, message: dict[str, Any], seconds: float = HELLO_SECONDS) -> None:
         """Once. Raises OSError."""
-        _send(self.link, self._key, b"door", self._nonces, words, time.monotonic() + seconds)
+        _send(self.link, self._key, b"door", self._nonces, message, time.monotonic() + seconds)
 
     def close(self) -> None:
         self.link.close()
@@ -178,9 +178,9 @@ def _seal(key: bytes, who: bytes, nonces: bytes, text: bytes) -> bytes:
 
 
 def _send(
-    link: socket.socket, key: bytes, who: bytes, nonces: bytes, words: dict[str, Any], deadline: float
+    link: socket.socket, key: bytes, who: bytes, nonces: bytes, message: dict[str, Any], deadline: float
 ) -> None:
-    text = json.dumps(words, separators=(",", ":")).encode()
+    text = json.dumps(message, separators=(",", ":")).encode()
     _write(link, _LENGTH.pack(len(text)) + text + _seal(key, who, nonces, text), deadline)
 
 
@@ -193,7 +193,7 @@ def _receive(
     text = _read(link, length, deadline)
     if not hmac.compare_digest(_read(link, _SEAL, deadline), _seal(key, who, nonces, text)):
         raise ValueError("another key")
-    return read_words(text)
+    return read_message(text)
 
 
 def _read(link: socket.socket, size: int, deadline: float) -> bytes:

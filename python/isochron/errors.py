@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 from isochron._core import Error, InvariantError
 
-__all__ = ["Error", "InvariantError", "NumbersError", "PeerError", "PeerLostError", "SampleError", "TimeoutError"]
+__all__ = ["Error", "InvariantError", "NonFiniteError", "PeerError", "PeerLostError", "SampleError", "TimeoutError"]
 
 
 class PeerError(Error):
     """Another worker is lost or late; `ranks` and `hosts` say which, as far as that is known."""
 
-    def __init__(self, words: str, ranks: Sequence[int] = (), hosts: Sequence[str] = ()) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, ranks: Sequence[int] = (), hosts: Sequence[str] = ()) -> None:
+        super().__init__(message)
         self.ranks = tuple(ranks)
         self.hosts = tuple(hosts)
 
@@ -31,14 +31,14 @@ class TimeoutError(PeerError, builtins.TimeoutError):
     """A worker kept the others waiting for longer than the time-out."""
 
 
-class NumbersError(Error):
+class NonFiniteError(Error):
     """A loss or a gradient is not finite."""
 
 
 class SampleError(Error):
     """The dataset fails at one of its samples, whose number is `sample`."""
 
-    def __init__(self, words: str, sample: int = -1, place: tuple[int, int] = (-1, -1)) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, sample: int = -1, place: tuple[int, int] = (-1, -1)) -> None:
+        super().__init__(message)
         self.sample = sample
         self.place = place  # epoch and position

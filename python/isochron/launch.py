@@ -60,7 +60,7 @@ def address_of(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def parse(words: list[str] | None) -> argparse.Namespace:
+def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m isochron.launch", description=__doc__.splitlines()[0])
     parser.add_argument("-n", "--workers", type=counts_of, default=[1], metavar="N[,N…]",
                         help="workers of each host (1)")  # fmt: skip
@@ -72,7 +72,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
                         f"for several hosts unless {job_key.VARIABLE} is set")  # fmt: skip
     parser.add_argument("script", help="a Python program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
-    options = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     if not 0 <= options.node < len(options.workers):
         parser.error(f"--node is {options.node}; permitted: 0 to {len(options.workers) - 1}")
     if len(options.workers) > 1 and options.master[1] == 0:
@@ -143,8 +143,8 @@ class Launcher:
             try:
                 return host, port, _join_store(host, port, key)
             except (RuntimeError, OSError) as error:
-                words = str(error).splitlines()[0]
-                raise Error(f"{where}; permitted: where the launcher of the first host is met ({words})") from error
+                text = str(error).splitlines()[0]
+                raise Error(f"{where}; permitted: where the launcher of the first host is met ({text})") from error
         if not reach.is_loopback(host):
             host = reach.own_address(["this host", "others"], host)
         try:
@@ -187,7 +187,7 @@ class Launcher:
         self._say(f"rank {rank} on {socket.gethostname()} (process {self.workers[rank].pid}) ended {how}")
 
     def _look(self) -> None:
-        """Ends those whom the others have put out, and those who are stopped when nobody else is left."""
+        """Ends those whom the others have evicted, and those who are stopped when nobody else is left."""
         left = {rank: worker for rank, worker in self.workers.items() if rank not in self._codes}
         for rank, worker in left.items():
             if self._hear(f"evicted/{rank}") is not None:
@@ -197,7 +197,7 @@ class Launcher:
         still = self._stopped_looks >= STOPPED_LOOKS
         self._publish("still" if still else "running")
         others = self._other_hosts()
-        nobody_runs = still and not any(standing == "running" for standing, _ in others)
+        nobody_runs = still and not any(state == "running" for state, _ in others)
         if nobody_runs and len(self._codes) + sum(ended for _, ended in others) > 0:
             for rank, worker in left.items():
                 self._say(f"rank {rank} (process {worker.pid}) is stopped and nobody else is left; it is killed")
@@ -205,25 +205,25 @@ class Launcher:
 
     # The launchers of several hosts.
 
-    def _publish(self, standing: str) -> None:
+    def _publish(self, state: str) -> None:
         if self._hosts > 1:
             self._looks += 1
-            self._tell(f"host/{self._node}", f"{standing} {len(self._codes)} {self._looks}")
+            self._tell(f"host/{self._node}", f"{state} {len(self._codes)} {self._looks}")
 
     def _other_hosts(self) -> list[tuple[str, int]]:
         """Says of each how its workers are and how many have ended; one that has said nothing yet counts as running."""
         said = [self._hear(f"host/{node}") or "running 0 0" for node in range(self._hosts) if node != self._node]
-        return [(words.split()[0], int(words.split()[1])) for words in said]
+        return [(text.split()[0], int(text.split()[1])) for text in said]
 
     def _await_other_hosts(self) -> None:
         heard: dict[int, tuple[str | None, float]] = {}
         waiting = set(range(1, self._hosts))
         while waiting and self._signals == 0:
             for node in list(waiting):
-                words, now = self._hear(f"host/{node}"), time.monotonic()
-                if node not in heard or heard[node][0] != words:
-                    heard[node] = words, now
-                if (words or "").startswith("done"):
+                text, now = self._hear(f"host/{node}"), time.monotonic()
+                if node not in heard or heard[node][0] != text:
+                    heard[node] = text, now
+                if (text or "").startswith("done"):
                     waiting.remove(node)
                 elif now - heard[node][1] > LOST_SECONDS:
                     self._say(f"host {node} has not been heard of for {LOST_SECONDS:g} s; it is not waited for")
@@ -232,10 +232,10 @@ class Launcher:
 
     # The store, whose host may be gone: the workers then go on as long as they do not need it.
 
-    def _tell(self, name: str, words: str) -> None:
+    def _tell(self, name: str, text: str) -> None:
         if self._marks is not None:
             try:
-                self._marks.set(name, words)
+                self._marks.set(name, text)
             except (RuntimeError, OSError) as error:
                 self._lose_store(error)
 
@@ -249,11 +249,11 @@ class Launcher:
 
     def _lose_store(self, error: Exception) -> None:
         self._marks = None
-        words = str(error).splitlines()[0]
-        self._say(f"the store on the first host is lost, so that no more workers can be ({words})")
+        text = str(error).splitlines()[0]
+        self._say(f"the store on the first host is lost, so that no more workers can be ({text})")
 
-    def _say(self, words: str) -> None:
-        print(f"isochron: {words}", file=sys.stderr, flush=True)
+    def _say(self, text: str) -> None:
+        print(f"isochron: {text}", file=sys.stderr, flush=True)
 
     def signal(self, number: int, frame: FrameType | None) -> None:
         """The first one is for the workers; a second one ends them."""
@@ -304,8 +304,8 @@ def _join_store(host: str, port: int, key: bytes) -> Marks:
     return SealedStore(dist.TCPStore(host, port, timeout=STORE_TIMEOUT, wait_for_workers=False), key)
 
 
-def main(words: list[str] | None = None) -> int:
-    options = parse(words)
+def main(arguments: list[str] | None = None) -> int:
+    options = parse(arguments)
     try:
         launcher = Launcher(options)
     except Error as error:

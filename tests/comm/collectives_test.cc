@@ -23,7 +23,7 @@ using Backend = c10::intrusive_ptr<c10d::Backend>;
 using Tensors = std::vector<at::Tensor>;
 
 // So small that a few thousand numbers make many pieces, the last of them short.
-constexpr std::int64_t kPieceBytes = 1024;
+constexpr std::int64_t kChunkBytes = 1024;
 constexpr std::int64_t kElements = 1001;
 
 const std::vector<at::ScalarType> kTypes{
@@ -34,7 +34,7 @@ void on_groups_of_every_size(const std::function<void(const Backend&)>& test) {
     const FirstRanks group(size);
     if (group.contain_me()) {
       SCOPED_TRACE("group of " + std::to_string(size));
-      test(make_mpi_backend(group.comm(), {.timeout = std::chrono::seconds(20), .piece_bytes = kPieceBytes}));
+      test(make_mpi_backend(group.comm(), {.timeout = std::chrono::seconds(20), .chunk_bytes = kChunkBytes}));
     }
   }
 }
@@ -146,8 +146,8 @@ TEST(AllreduceTest, RefusesWhatItCannotReduce) {
 
 TEST(MpiBackendOptionsTest, NamesTheFieldOutOfRange) {
   EXPECT_THROW(MpiBackendOptions{.timeout = std::chrono::milliseconds(0)}.validate(), std::invalid_argument);
-  EXPECT_THROW(MpiBackendOptions{.piece_bytes = 1023}.validate(), std::invalid_argument);
-  EXPECT_THROW(MpiBackendOptions{.piece_bytes = (std::int64_t{1} << 30) + 1}.validate(), std::invalid_argument);
+  EXPECT_THROW(MpiBackendOptions{.chunk_bytes = 1023}.validate(), std::invalid_argument);
+  EXPECT_THROW(MpiBackendOptions{.chunk_bytes = (std::int64_t{1} << 30) + 1}.validate(), std::invalid_argument);
 }
 
 TEST(BroadcastTest, BringsTheRootsTensor) {

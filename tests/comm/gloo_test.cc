@@ -83,7 +83,7 @@ double tolerance(at::ScalarType type) {
 }
 
 TEST(GlooTest, AgreesOnEveryCase) {
-  const auto backend = make_mpi_backend(MPI_COMM_WORLD, {.piece_bytes = 1024});
+  const auto backend = make_mpi_backend(MPI_COMM_WORLD, {.chunk_bytes = 1024});
   const auto cases = read_cases();
   // 4 reductions in 8 types, and 3 further collectives in 2 types.
   ASSERT_EQ(cases.size(), 38U);

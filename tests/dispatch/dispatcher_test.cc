@@ -71,10 +71,10 @@ TEST(DispatcherTest, BoundZeroDealsWholeRounds) {
     dispatcher.finish(1, telemetry(1, 1, 1.0));
   }
   dispatcher.ask(0);
-  EXPECT_FALSE(dispatcher.meeting());
+  EXPECT_FALSE(dispatcher.at_barrier());
   dispatcher.ask(1);
   EXPECT_TRUE(starting(dispatcher).empty());
-  EXPECT_TRUE(dispatcher.meeting());
+  EXPECT_TRUE(dispatcher.at_barrier());
 }
 
 TEST(DispatcherTest, BoundZeroDoesNotWaitForAWorkerWithoutAShare) {
@@ -88,7 +88,7 @@ TEST(DispatcherTest, BoundZeroDoesNotWaitForAWorkerWithoutAShare) {
   ASSERT_EQ(orders.size(), 1U);
   dispatcher.finish(orders[0].worker, telemetry(orders[0].worker, 1, 1.0));
   dispatcher.ask(orders[0].worker);
-  EXPECT_TRUE(dispatcher.meeting());
+  EXPECT_TRUE(dispatcher.at_barrier());
 }
 
 TEST(DispatcherTest, BoundZeroCountsARoundAsAWholeOrNotAtAll) {
@@ -117,7 +117,7 @@ TEST(DispatcherTest, GivesTheSamplesOfALostWorkerToTheOthers) {
   dispatcher.finish(0, telemetry(0, 4, 1.0));
   dispatcher.ask(0);
   EXPECT_TRUE(starting(dispatcher).empty());
-  EXPECT_FALSE(dispatcher.meeting());
+  EXPECT_FALSE(dispatcher.at_barrier());
   dispatcher.leave(1);
   const std::vector<WorkOrder> orders = dispatcher.take_orders();
   ASSERT_EQ(orders.size(), 1U);
@@ -158,17 +158,17 @@ class RandomSchedule {
             ClaimPool()),
         ledger_(samples_) {}
 
-  // Until everybody meets.
+  // Until everybody is at the barrier.
   void run() {
     dispatcher_.open(samples_);
     for (WorkerId id = 0; id < workers_; ++id) {
       clocks_[id] = 0;
       dispatcher_.ask(id);
     }
-    for (int steps = 0; !dispatcher_.meeting(); ++steps) {
+    for (int steps = 0; !dispatcher_.at_barrier(); ++steps) {
       ASSERT_LT(steps, 10'000) << "it does not end";
       start();
-      ASSERT_FALSE(working_.empty() && !dispatcher_.meeting()) << "all wait for ever";
+      ASSERT_FALSE(working_.empty() && !dispatcher_.at_barrier()) << "all wait for ever";
       if (!working_.empty()) {
         end_or_kill(random_.below(working_.size()));
       }

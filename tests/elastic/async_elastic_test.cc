@@ -102,7 +102,7 @@ TEST_F(AsyncElasticTest, AShareOfTheParametersMayBeLostWithAWorker) {
   expect_survived(4, 3, "2:3:push:150");
 }
 
-TEST_F(AsyncElasticTest, TheOneWithTheDeskMayBeLostToo) {
+TEST_F(AsyncElasticTest, TheCoordinatorMayBeLostToo) {
   expect_survived(4, 3, "0:4:forward");
   expect_survived(4, 3, "sync=ssp 0:3:push:500");
 }
@@ -113,22 +113,22 @@ TEST_F(AsyncElasticTest, ADedicatedServersShareGoesToTheOthers) {
   expect_survived(4, 3, "servers=1 3:1:serve:20000");
 }
 
-TEST_F(AsyncElasticTest, SurvivesADeathAtAMeeting) {
-  expect_survived(4, 3, "1:0:meeting");
+TEST_F(AsyncElasticTest, SurvivesADeathAtABarrier) {
+  expect_survived(4, 3, "1:0:barrier");
 }
 
 TEST_F(AsyncElasticTest, SurvivesTwoDeaths) {
   expect_survived(5, 3, "1:3:forward 4:6:push:200");
 }
 
-TEST_F(AsyncElasticTest, AStoppedWorkerIsPutOut) {
+TEST_F(AsyncElasticTest, AStoppedWorkerIsEvicted) {
   expect_survived(3, 2, "timeout=3000 2:3:stop");
 }
 
 TEST_F(AsyncElasticTest, WithBoundZeroARoundIsDoneAgainWithoutTheLostWorker) {
   const Result undisturbed = run(4, "sync=ssp staleness=0 servers=1");
   ASSERT_EQ(undisturbed.ends.size(), 4U) << undisturbed.outcome.errors;
-  for (const std::string fault : {"1:4:forward", "2:4:push:200", "0:7:push:400", "1:0:meeting", "2:5:free:50"}) {
+  for (const std::string fault : {"1:4:forward", "2:4:push:200", "0:7:push:400", "1:0:barrier", "2:5:free:50"}) {
     const std::vector<End> ends = expect_survived(4, 3, "sync=ssp staleness=0 servers=1 " + fault);
     ASSERT_FALSE(ends.empty());
     // The same gradients for the same parameters, whoever computed them.

@@ -3,7 +3,7 @@
 //   async_worker FOLDER KEY=VALUE… WORKER:ITERATION:WHERE[:MICROSECONDS]…
 //
 // Keys: sync (asp, ssp), staleness, servers, epochs, samples, timeout (ms). WHERE: "forward", "push" (so many
-// microseconds after backward has begun), "free" (so many after it has ended), "meeting" (before the sum after the
+// microseconds after backward has begun), "free" (so many after it has ended), "barrier" (before the sum after the
 // epoch with that number), "serve" (so many microseconds after that epoch has begun, for dedicated servers), "stop".
 // Whoever reaches the end writes down what it holds.
 #include <chrono>
@@ -88,7 +88,7 @@ class Subject {
       for (const Batch& batch : job.loader(dataset)) {
         iterate(job, batch);
       }
-      meet(job, epoch);
+      reach_barrier(job, epoch);
     }
     write_end(job);
   }
@@ -132,7 +132,7 @@ class Subject {
     }).detach();
   }
 
-  // A dedicated server's main thread has nothing to do but to meet.
+  // A dedicated server's main thread has nothing to do but to reach barriers.
   void serve_until_death(std::int64_t epoch) {
     const Fault* const fault = take(epoch, "serve");
     if (fault != nullptr) {
@@ -159,8 +159,8 @@ class Subject {
     ++iterations_;
   }
 
-  void meet(Job& job, std::int64_t epoch) {
-    if (take(epoch, "meeting") != nullptr) {
+  void reach_barrier(Job& job, std::int64_t epoch) {
+    if (take(epoch, "barrier") != nullptr) {
       raise(SIGKILL);
     }
     while (true) {

@@ -191,7 +191,7 @@ class Subject {
       if (const Fault* const fault = take("join")) {
         auto words = script_.words;
         words.push_back("name=joined-at-" + std::to_string(fault->step));
-        return JoinRequest{.words = words};
+        return JoinRequest{.command = words};
       }
       return std::nullopt;
     };

@@ -25,7 +25,7 @@ TEST(MpirunTest, KnowsTheFamilies) {
 
 TEST(MpirunTest, GivesEachWhatItUnderstands) {
   const auto words = [](MpiFamily family, bool as_root) {
-    return mpirun_words({.path = "mpirun", .family = family}, {.workers = 4, .as_root = as_root});
+    return mpirun_command({.path = "mpirun", .family = family}, {.workers = 4, .as_root = as_root});
   };
   EXPECT_THAT(words(MpiFamily::kHydra, true), ElementsAre("mpirun", "-n", "4"));
   EXPECT_THAT(
@@ -37,7 +37,7 @@ TEST(MpirunTest, GivesEachWhatItUnderstands) {
 
 TEST(MpirunTest, ReachesIntoNetworksByTcpAlone) {
   const auto words = [](MpiFamily family) {
-    return mpirun_words({.path = "mpirun", .version = "MPICH", .family = family}, {.workers = 2, .hub = "hub"});
+    return mpirun_command({.path = "mpirun", .version = "MPICH", .family = family}, {.workers = 2, .hub = "hub"});
   };
   EXPECT_THAT(words(MpiFamily::kOpenMpi5), AllOf(Contains("tcp,self"), Contains("hub"), Not(Contains("^uct,ofi"))));
   EXPECT_THROW((void)words(MpiFamily::kHydra), Error);

@@ -303,7 +303,7 @@ TEST(AsyncJobTest, MeetsWhereItIsTold) {
   job.prepare(*model, *optimizer);
   const auto dataset = images(640);
   for (const std::int64_t step : {3, 7, 10}) {
-    job.meet_at(step);
+    job.barrier_at(step);
     for (const auto& [x, y] : job.loader(dataset)) {
       job.backward(loss_of(model, x, y));
     }
@@ -411,11 +411,11 @@ TEST(AsyncJobTest, AGradientThatIsNoNumberEndsTheJobOnAllWorkers) {
     }
   };
   EXPECT_THROW(
-      try { loop(); } catch (const NumbersError& error) {
+      try { loop(); } catch (const NonFiniteError& error) {
         EXPECT_THAT(error.what(), HasSubstr("worker-1"));
         throw;
       },
-      NumbersError);
+      NonFiniteError);
 }
 
 TEST(AsyncJobTest, RefusesWhatMakesNoSense) {

@@ -21,7 +21,7 @@ PLACES = {  # phase: what strikes worker %d
             "checkpoint": "6:%d:save:0", "evaluation": "6:%d:evaluate", "leave": "12:%d:forward",
             "end": "12:%d:after-optimizer"},
     "async": {"step": "%d:4:forward", "reduction": "%d:4:push:0", "optimizer": "%d:4:free:0",
-              "evaluation": "%d:1:meeting"},
+              "evaluation": "%d:1:barrier"},
 }  # fmt: skip
 WORDS = {"bsp": ("steps=12", "evaluate=2", "save=3"), "asp": ("sync=asp",), "ssp": ("sync=ssp", "staleness=2"),
          "ssp 0": ("sync=ssp", "staleness=0", "servers=1")}  # fmt: skip

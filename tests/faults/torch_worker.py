@@ -102,7 +102,7 @@ def tried(sync, phase, fault, victim, folder, timeout, first_lost=None, **option
         return train(sync, phase, strike, lost, pathlib.Path(folder), timeout, **options)
     except isochron.SampleError as error:
         return {"end": "sample", "words": str(error), "sample": error.sample}
-    except isochron.NumbersError as error:
+    except isochron.NonFiniteError as error:
         return {"end": "numbers", "words": str(error)}
     except isochron.PeerError as error:
         return {"end": "named", "words": str(error), "ranks": error.ranks}
@@ -126,7 +126,7 @@ def train(sync, phase, strike, lost, folder, timeout, bad=None, left_out=None, *
                        **({"staleness": 1} if sync == "ssp" else {}), **options)  # fmt: skip
     model, optimizer = make()
     model, optimizer = job.prepare(model, optimizer)
-    armed(strike, [(World, "meet", "join"), (torch, "save", "checkpoint"), (Trace, "step", "record")])
+    armed(strike, [(World, "re_form", "join"), (torch, "save", "checkpoint"), (Trace, "step", "record")])
     nothing, count, course = Striker(None, None), 0, []
     for x, y in job.loader(Points(bad)):
         now = job.step == WHEN if sync == "bsp" else count == 0  # out of step a worker may get one batch only

@@ -35,7 +35,7 @@ void check(const fs::path& folder, const std::string& bytes) {
   (void)notes.pids();
   (void)notes.status();
   (void)isochron::emulate::all_have_ended(folder);
-  refuse_or_read([&] { (void)isochron::emulate::words_to_join(folder, 0); });
+  refuse_or_read([&] { (void)isochron::emulate::command_to_join(folder, 0); });
   refuse_or_read([&] {
     const auto request = isochron::io::take_join_request(folder);
     ISO_CHECK(request && !request->words.empty(), "a request without a program");

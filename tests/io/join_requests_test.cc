@@ -35,8 +35,8 @@ class JoinRequestsTest : public testing::Test {
 };
 
 TEST_F(JoinRequestsTest, AreTakenOnceInTheirOrder) {
-  const JoinRequestFile first{.words = {"isochron", "train", "--seed", "7"}, .host = "a"};
-  const JoinRequestFile second{.words = {"isochron"}};
+  const JoinRequestFile first{.command = {"isochron", "train", "--seed", "7"}, .host = "a"};
+  const JoinRequestFile second{.command = {"isochron"}};
   post_join_request(folder_, first);
   post_join_request(folder_, second);
   EXPECT_EQ(take_join_request(folder_), first);
@@ -47,7 +47,7 @@ TEST_F(JoinRequestsTest, AreTakenOnceInTheirOrder) {
 
 TEST_F(JoinRequestsTest, TellForWhomTheyWait) {
   EXPECT_FALSE(is_asked_for(folder_, 1));
-  post_join_request(folder_, {.words = {"isochron"}, .worker = 1});
+  post_join_request(folder_, {.command = {"isochron"}, .worker = 1});
   EXPECT_TRUE(is_asked_for(folder_, 1));
   EXPECT_FALSE(is_asked_for(folder_, 11)) << "another number with the same end";
   EXPECT_EQ(take_join_request(folder_)->worker, 1);
@@ -62,11 +62,11 @@ TEST_F(JoinRequestsTest, OtherFilesAreLeftAlone) {
 
 TEST_F(JoinRequestsTest, DamagedOnesAreRefusedAndRemoved) {
   EXPECT_THAT(refusal(""), HasSubstr("join-0.json, is damaged: it is not JSON"));
-  EXPECT_THAT(refusal("[]"), HasSubstr("words is missing"));
-  EXPECT_THAT(refusal(R"({"words":"rm","host":""})"), HasSubstr("words is of another type; permitted: an array"));
-  EXPECT_THAT(refusal(R"({"words":[7],"host":""})"), HasSubstr("words is of another type; permitted: text"));
-  EXPECT_THAT(refusal(R"({"words":["a"]})"), HasSubstr("host is missing"));
-  EXPECT_THAT(refusal(R"({"words":[],"host":""})"), HasSubstr("names no program"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("command is missing"));
+  EXPECT_THAT(refusal(R"({"command":"rm","host":""})"), HasSubstr("command is of another type; permitted: an array"));
+  EXPECT_THAT(refusal(R"({"command":[7],"host":""})"), HasSubstr("command is of another type; permitted: text"));
+  EXPECT_THAT(refusal(R"({"command":["a"]})"), HasSubstr("host is missing"));
+  EXPECT_THAT(refusal(R"({"command":[],"host":""})"), HasSubstr("names no program"));
   EXPECT_THAT(refusal(std::string(100000, '[')), HasSubstr("nested too deeply; permitted: 2 levels"));
   EXPECT_THAT(refusal(std::string((1 << 20) + 1, ' ')), HasSubstr("cannot be read or is above 1 MiB"));
 }

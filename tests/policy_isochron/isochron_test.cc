@@ -25,7 +25,7 @@ Roster roster_of(std::size_t workers, std::int64_t global_batch) {
   return roster;
 }
 
-const Decision& step(Controller& controller, const Times& times, std::int64_t meetings = 1) {
+const Decision& step(Controller& controller, const Times& times, std::int64_t sync_points = 1) {
   StepTelemetry telemetry{.step = controller.decision().step, .workers = {}};
   for (std::size_t k = 0; k < controller.roster().workers.size(); ++k) {
     const std::int64_t batch = controller.decision().batch_sizes[k];
@@ -33,7 +33,7 @@ const Decision& step(Controller& controller, const Times& times, std::int64_t me
         {.worker = controller.roster().workers[k].id,
          .batch = batch,
          .seconds = times(k, static_cast<double>(batch)),
-         .meetings = meetings});
+         .sync_points = sync_points});
   }
   return controller.observe(telemetry);
 }
@@ -212,13 +212,13 @@ TEST(IsochronPolicyTest, TakesTheRiskOfANoisyWorkerIntoAccount) {
   EXPECT_NEAR(share_with("isochron:risk=off"), 1000.0, 60.0);
 }
 
-TEST(IsochronPolicyTest, FearsNoiseMoreWhereAllMeetOften) {
-  // A step of n parts with a meeting after each takes as long as the slowest worker of every part. Three slow workers
-  // are noisy and a fast one is not: the split must beat the one that knows of a single meeting.
+TEST(IsochronPolicyTest, FearsNoiseMoreWhereAllWaitOften) {
+  // A step of n parts with a synchronisation point after each takes as long as the slowest worker of every part. Three
+  // slow workers are noisy and a fast one is not: the split must beat the one that knows of a single point.
   constexpr std::int64_t kParts = 25;
   constexpr double kSpeeds[] = {6, 6, 4, 32};
   constexpr double kNoise[] = {0.3, 0.3, 0.3, 0.02};  // of a part
-  const auto seconds_with = [&](std::int64_t meetings) {
+  const auto seconds_with = [&](std::int64_t sync_points) {
     Random random({4});
     Controller controller(roster_of(4, 4800), {.policy = "isochron"});
     double sum = 0.0;
@@ -237,7 +237,7 @@ TEST(IsochronPolicyTest, FearsNoiseMoreWhereAllMeetOften) {
         together += slowest;
       }
       sum += n < 100 ? 0.0 : together;
-      step(controller, [&](std::size_t k, double) { return own[k]; }, meetings);
+      step(controller, [&](std::size_t k, double) { return own[k]; }, sync_points);
     }
     return sum / 200.0;
   };

@@ -133,7 +133,7 @@ def travel(threads, rank, size, options, epochs):
         while not (order := session.next(0)).barrier:
             iterate(session, order)
             mine += 1
-        session.meet()
+        session.reach_barrier()
     complete = session.ledger.complete
     session.close(orderly=True)
     return mine, session.values[0].view(np.float64).tolist(), complete

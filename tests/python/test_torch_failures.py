@@ -63,7 +63,7 @@ def test_what_a_killed_worker_had_accumulated_is_computed_again(trio):
         assert [step for step, _ in result["seen"]] == [0, 1, 2, 3, 4, *range(4, 12)]
 
 
-def test_a_stopped_worker_is_put_out(trio):
+def test_a_stopped_worker_is_evicted_by_the_others(trio):
     trio.start("survive", how="STOP", victim=2, when=4, timeout=12.0)
     results = [trio.result(rank) for rank in (0, 1)]
     check_survivors(results)
@@ -206,32 +206,32 @@ def test_a_death_that_is_not_visible_yet_is_waited_for():
     """A process that is killed closes its connections before anybody can see that it is dead."""
     import torch.distributed as dist
 
-    from isochron.torch.peers import Meeting, Peer
+    from isochron.torch.peers import Rendezvous, Peer
     from isochron.torch.sealed import SealedStore
 
     store = SealedStore(dist.HashStore(), b"key")
     me = Peer.here(0)
-    meeting = Meeting(store, store, me, timeout=60.0)
+    rendezvous = Rendezvous(store, store, me, timeout=60.0)
     with subprocess.Popen(["sleep", "1"]) as dying, subprocess.Popen(["sleep", "60"]) as living:
         peers = [dataclasses.replace(me, rank=rank, process=it.pid) for rank, it in ((1, dying), (2, living))]
-        assert meeting.find_gone(peers, patience=0.0) == []
-        assert meeting.find_gone(peers, patience=30.0) == peers[:1]
-        assert meeting.find_gone(peers[1:], patience=0.1) == []
+        assert rendezvous.find_gone(peers, patience=0.0) == []
+        assert rendezvous.find_gone(peers, patience=30.0) == peers[:1]
+        assert rendezvous.find_gone(peers[1:], patience=0.1) == []
         store.set("1/here/2", "{}")  # it has come to the next generation, so that waiting for its death is in vain
         started = time.monotonic()
-        assert meeting.find_gone(peers[1:], patience=30.0) == []
+        assert rendezvous.find_gone(peers[1:], patience=30.0) == []
         assert time.monotonic() - started < 15.0
         living.kill()
 
 
-def test_who_comes_while_another_worker_decides_is_not_put_out():
+def test_who_comes_while_another_worker_decides_is_not_evicted():
     """Rank 1 is not here when we look, but in the list that rank 2 writes right after."""
     import subprocess
     import threading
 
     import torch.distributed as dist
 
-    from isochron.torch.peers import Meeting, Peer
+    from isochron.torch.peers import Rendezvous, Peer
     from isochron.torch.sealed import SealedStore
 
     store = SealedStore(dist.HashStore(), b"of this test")
@@ -242,7 +242,7 @@ def test_who_comes_while_another_worker_decides_is_not_put_out():
             store.set("1/members", "[0, 1]")
             arrival = threading.Timer(0.2, store.set, ["1/here/1", '"late"'])
             arrival.start()
-            members, standings, late = Meeting(store, store, me, timeout=30.0).gather([me, other], "first")
+            members, standings, late = Rendezvous(store, store, me, timeout=30.0).gather([me, other], "first")
             assert (members, standings, late) == ([me, other], {0: "first", 1: "late"}, [])
             assert process.poll() is None
         finally:

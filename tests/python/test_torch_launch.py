@@ -216,7 +216,7 @@ def test_on_one_host_nothing_listens_but_on_loopback(tmp_path):
     assert addresses == {"0100007F"}
 
 
-def test_a_strangers_words_in_the_store_put_nobody_out(tmp_path):
+def test_a_strangers_words_in_the_store_evict_nobody(tmp_path):
     """The store is torch's and takes words from everybody: from a stranger, those that the launcher heeded once, and
     then the stranger's own in the place of all that the job has written."""
     import torch.distributed as dist

@@ -8,7 +8,7 @@ import pytest
 @pytest.mark.parametrize(("numbers", "what"), [(None, "loss"), ("stop", "offset"), ("stop", "gradient")])
 def test_a_step_that_is_not_finite_stops_all_with_the_model_as_before(pair, tmp_path, numbers, what):
     for result in pair.run("not_finite", numbers=numbers, what=what, path=str(tmp_path / "job.pt")):
-        assert result["kind"] == "NumbersError"
+        assert result["kind"] == "NonFiniteError"
         assert result["words"].startswith("step 2: the gradient is not finite on worker-1 (rank 1, loss ")
         assert "worker-0" not in result["words"]
         assert result["as_before"] and result["restored"]
@@ -17,7 +17,7 @@ def test_a_step_that_is_not_finite_stops_all_with_the_model_as_before(pair, tmp_
 
 def test_a_group_of_steps_that_is_not_finite_stops_at_its_beginning(pair, tmp_path):
     for result in pair.run("not_finite", numbers="stop", what="loss", accumulate=2, path=str(tmp_path / "job.pt")):
-        assert result["kind"] == "NumbersError" and result["as_before"] and result["restored"]
+        assert result["kind"] == "NonFiniteError" and result["as_before"] and result["restored"]
         assert (result["step"], result["used"]) == (2, 24)
 
 

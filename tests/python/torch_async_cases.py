@@ -172,8 +172,8 @@ def not_finite_alone(options):
                 job.backward(loss + math.inf if job.rank == job.size - 1 and number == 1 else loss)
                 optimizer.step()
                 optimizer.zero_grad()
-    except isochron.NumbersError as error:
-        return {"kind": "NumbersError", "words": str(error), "finite": bool(values(model).isfinite().all())}
+    except isochron.NonFiniteError as error:
+        return {"kind": "NonFiniteError", "words": str(error), "finite": bool(values(model).isfinite().all())}
     return {"kind": "none"}
 
 

@@ -221,13 +221,13 @@ def survive_twice(victim, second, moment, when=4, timeout=300.0):
 
         armed = []
         setattr(holder, name, dying)
-        meet = World.meet
+        re_form = World.re_form
 
         def arm(*arguments, **options):
             armed.append(True)
-            return meet(*arguments, **options)
+            return re_form(*arguments, **options)
 
-        World.meet = arm
+        World.re_form = arm
     return survive("KILL", victim, when, timeout=timeout)
 
 

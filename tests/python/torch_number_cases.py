@@ -62,9 +62,9 @@ def not_finite(numbers, what, path=None, accumulate=1, victim=1, when=2, log=Non
                 optimizer.step()
                 optimizer.zero_grad()
                 stepped.append(step)
-    except isochron.NumbersError as error:
+    except isochron.NonFiniteError as error:
         now = flat(model, optimizer)
-        result = {"kind": "NumbersError", "words": str(error), "as_before": torch.equal(now, before[job.step])}
+        result = {"kind": "NonFiniteError", "words": str(error), "as_before": torch.equal(now, before[job.step])}
         if path is not None:
             job.save(path)
             job.restore(path)
@@ -91,7 +91,7 @@ def two_optimizers():
             for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad()
-    except isochron.NumbersError:
+    except isochron.NonFiniteError:
         return job.step, all(map(torch.equal, before, model.parameters()))
     return None
 
@@ -103,7 +103,7 @@ def unprepared(numbers):
     try:
         for x, _ in job.loader(Sentences()):
             job.backward(model(x).square().mean() * (math.nan if job.rank == 1 else 1.0))
-    except isochron.NumbersError as error:
+    except isochron.NonFiniteError as error:
         return str(error)
     return "nothing"
 
@@ -135,7 +135,7 @@ def short_ledger():
 
 
 def sync_points():
-    """What the controller has learned of meetings when one rank waits five times in a step, and the other once."""
+    """How often the controller believes that ranks wait in a step in which one waits five times, the other once."""
     from isochron._core import read_reports
 
     told = []

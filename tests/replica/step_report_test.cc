@@ -154,8 +154,8 @@ TEST(StepReportTest, APolicyLearnsNothingFromAStepThatWasNotWarm) {
 TEST(StepReportTest, EveryWorkersSyncPointsReachThePolicy) {
   const std::vector<StepReport> reports{{.batch = 1, .sync_points = 21}, {.batch = 1, .sync_points = 3}};
   const StepTelemetry telemetry = make_telemetry(reports, kTwo, 0);
-  EXPECT_EQ(telemetry.workers[0].meetings, 21);
-  EXPECT_EQ(telemetry.workers[1].meetings, 3);
+  EXPECT_EQ(telemetry.workers[0].sync_points, 21);
+  EXPECT_EQ(telemetry.workers[1].sync_points, 3);
 }
 
 TEST(StepReportTest, MomentsAddUpAndRankZerosAverageCounts) {

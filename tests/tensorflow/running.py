@@ -429,7 +429,7 @@ def numbers(folder):
         batch = next(iter(job.dataset((bad, y))))
         before = model.get_weights()
         words = f"step 0: the gradient is not finite on worker-{0 if everybody else last} (rank"
-        raises(isochron.NumbersError, words, partial(make_train(job, model, optimizer), *batch))
+        raises(isochron.NonFiniteError, words, partial(make_train(job, model, optimizer), *batch))
         check_same(before, model)
         assert job.ledger.used == 0 and job.step_number == 0
         job.save(folder / f"stopped_{name}")  # goes on from before the step
@@ -455,7 +455,7 @@ def hidden_numbers(folder):
     batch = next(iter(job.dataset(samples)))
     before = model.get_weights()
     words = f"step 0: the gradient is not finite on worker-{last} (rank {last}, loss 1."
-    raises(isochron.NumbersError, words, lambda: train(*batch))
+    raises(isochron.NonFiniteError, words, lambda: train(*batch))
     check_same(before, model)
     job.close()
 

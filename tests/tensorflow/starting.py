@@ -136,7 +136,7 @@ def roll_call_strangers(folder):
         assert roll_call.call(place, key, 9.0) == {0: 7}
         roll_call.tell(place, b"of another job", "a stranger says so", [1], 0.2)
         for words, ranks in (("who?", [5]), ("who?", "all"), (3, [1]), ("who?", None)):
-            roll_call._ask(*place[0], key, {"words": words, "ranks": ranks}, 0.2)
+            roll_call._ask(*place[0], key, {"message": words, "ranks": ranks}, 0.2)
         assert call.heard() is None, call.heard()
         roll_call.tell(place, key, "task 1 is lost", [1], 9.0)
         roll_call.tell(place, key, "later news", [0], 9.0)

@@ -170,7 +170,7 @@ TEST_F(ElasticProgramTest, OnOneHostNothingListensButOnLoopback) {
   EXPECT_THAT(bare.output, testing::Not(HasSubstr("warn")));
 }
 
-TEST_F(ElasticProgramTest, AStoppedWorkerIsPutOut) {
+TEST_F(ElasticProgramTest, AStoppedWorkerIsEvicted) {
   const Outcome outcome = script(
       "-n 3 -- " + kTrain + "--steps 40 --timeout 2", "after 10; kill -STOP $(pid 2); sleep 6; kill -CONT $(pid 2)");
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
@@ -197,7 +197,7 @@ TEST_F(ElasticProgramTest, OnGpusTheOthersGoOnWithoutWorkersThatAreKilledOrStopp
 
 // A worker whose network takes nothing any more lives and computes, and sees all others as silent: it could kill them
 // as well as they could kill it. The larger part goes on; of equal halves, the one with the first worker.
-TEST_F(ElasticProgramTest, AWorkerWhoseNetworkFailsIsPutOut) {
+TEST_F(ElasticProgramTest, AWorkerWhoseNetworkFailsIsEvicted) {
   try {
     const emulate::Network probe(emulate::owner_name() + "-probe", {{.bytes_per_second = 1e9}});
   } catch (const Error& error) {

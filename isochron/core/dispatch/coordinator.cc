@@ -112,7 +112,7 @@ std::vector<Coordinator::Reply> Coordinator::answers() {
     assignment.round_samples = order.round_samples;
     replies.push_back(answer(rank_of(order.worker), std::move(assignment)));
   }
-  if (dispatcher_.meeting() && std::ranges::all_of(members_, &Member::here)) {
+  if (dispatcher_.at_barrier() && std::ranges::all_of(members_, &Member::here)) {
     return barrier();
   }
   return replies;

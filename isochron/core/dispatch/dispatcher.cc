@@ -126,7 +126,7 @@ void Dispatcher::leave(WorkerId worker) {
   observe_if_all_reported();
 }
 
-bool Dispatcher::meeting() const {
+bool Dispatcher::at_barrier() const {
   return claims_.done() && free_.size() == clocks_.size();
 }
 

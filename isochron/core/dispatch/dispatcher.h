@@ -12,7 +12,7 @@
 // what is left, are dealt when it begins, in proportion to the split. A round counts as a whole or not at all: when a
 // worker is lost in the middle of one, the caller begins with a new dispatcher where the round began.
 //
-// A meeting is the moment when everything that was opened is used and all workers are free: the end of an epoch, or
+// A barrier is the moment when everything that was opened is used and all workers are free: the end of an epoch, or
 // wherever the caller wants all to see the same parameters. Nobody waits for ever: whoever is refused is released when
 // the slowest finishes or leaves. O(K) per call. Not thread-safe.
 #pragma once
@@ -44,9 +44,9 @@ class Dispatcher {
 
   /// Samples up to position `end` may be used.
   void open(std::int64_t end) { claims_.open(end); }
-  /// The meeting comes as soon as what was begun is used.
+  /// The barrier comes as soon as what was begun is used.
   void close() { claims_.close(); }
-  /// Other positions, such as those of the next epoch; at a meeting.
+  /// Other positions, such as those of the next epoch; at a barrier.
   void begin(ClaimPool claims);
 
   /// The worker is free.
@@ -64,14 +64,14 @@ class Dispatcher {
   /// What was finished counts: always, but with s = 0 not in the middle of a round.
   [[nodiscard]] bool settled() const { return !in_rounds() || !claims_.any_held(); }
   /// Everything that was opened is used, and all are free.
-  [[nodiscard]] bool meeting() const;
-  /// All have been told of the meeting; they ask again when it is over.
+  [[nodiscard]] bool at_barrier() const;
+  /// All have been told of the barrier; they ask again when it is over.
   void dismiss() { free_.clear(); }
 
   [[nodiscard]] const ClaimPool& claims() const { return claims_; }
   [[nodiscard]] const ClockTable& clocks() const { return clocks_; }
   [[nodiscard]] const Controller& controller() const { return controller_; }
-  /// For those who know more than the policy; at a meeting.
+  /// For those who know more than the policy; at a barrier.
   [[nodiscard]] Controller& controller() { return controller_; }
 
  private:

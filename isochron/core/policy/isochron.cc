@@ -49,7 +49,7 @@ void IsochronOptions::describe(OptionTable& table) {
 }
 
 Proposal IsochronPolicy::start(const Roster& roster, std::span<const std::int64_t> current) {
-  meet(roster);
+  admit(roster);
   const bool first = current.empty();
   if (std::ranges::any_of(tracks_, &Track::seen)) {
     Outlook view = outlook();
@@ -72,7 +72,7 @@ Proposal IsochronPolicy::start(const Roster& roster, std::span<const std::int64_
   return {.batches = equal_split(roster), .reason = reason, .words = "equal shares until the first readings are in"};
 }
 
-void IsochronPolicy::meet(const Roster& roster) {
+void IsochronPolicy::admit(const Roster& roster) {
   if (!grid_) {
     typical_batch_ = static_cast<double>(roster.global_batch) / static_cast<double>(roster.workers.size());
     grid_.emplace(typical_batch_);
@@ -111,7 +111,7 @@ Proposal IsochronPolicy::observe(
   }
   const double changes_before = changes_;
   learn_scales(readings);
-  meetings_ = static_cast<double>(std::ranges::max(readings, {}, &Reading::meetings).meetings);
+  sync_points_ = static_cast<double>(std::ranges::max(readings, {}, &Reading::sync_points).sync_points);
 
   Outlook view = outlook();
   const auto [wished, wished_seconds, bet] = best_split(roster, view);
@@ -262,7 +262,7 @@ IsochronPolicy::Outlook IsochronPolicy::outlook() const {
   const std::vector<double> noise = noise_estimates();
   // Where all meet n times in a step, they wait n times for the slowest of a part of it. What noise the parts have by
   // themselves is sqrt(n) times as large beside a part as it is beside the step; that of whole steps is not.
-  const double per_part = 1.0 + kNoiseOfParts * (meetings_ - 1.0);
+  const double per_part = 1.0 + kNoiseOfParts * (sync_points_ - 1.0);
   Outlook view;
   double widest = 0.0;
   for (std::size_t k = 0; k < tracks_.size(); ++k) {
@@ -443,7 +443,7 @@ void IsochronPolicy::exchange(StateExchange& state) {
   state.field("changes", changes_);
   state.field("spikes", spikes_);
   state.field("gain", gain_);
-  state.field("meetings", meetings_);
+  state.field("meetings", sync_points_);
   if (state.restoring()) {
     grid_.emplace(typical_batch_);
   }

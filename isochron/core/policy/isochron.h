@@ -83,7 +83,7 @@ class IsochronPolicy final : public Policy {
     bool bet = false;
   };
 
-  void meet(const Roster& roster);
+  void admit(const Roster& roster);
   void learn_shapes(const Roster& roster, std::span<const Reading> readings);
   void learn_scales(std::span<const Reading> readings);
   LevelBank::Verdict judge(Track& track, double reading, double surprise, double critical);
@@ -112,10 +112,10 @@ class IsochronPolicy final : public Policy {
   std::vector<WorkerId> ids_;  // in the roster's order
   std::vector<Track> tracks_;  // likewise
   CommonMode common_mode_;
-  double changes_ = 1.0;   // outliers that a second reading confirmed, plus one
-  double spikes_ = 1.0;    // those it did not, plus one
-  double gain_ = 0.0;      // accumulated since the last move, in steps
-  double meetings_ = 1.0;  // of a step
+  double changes_ = 1.0;      // outliers that a second reading confirmed, plus one
+  double spikes_ = 1.0;       // those it did not, plus one
+  double gain_ = 0.0;         // accumulated since the last move, in steps
+  double sync_points_ = 1.0;  // of a step
 };
 
 }  // namespace isochron

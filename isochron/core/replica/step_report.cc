@@ -154,7 +154,7 @@ StepTelemetry make_telemetry(std::span<const StepReport> reports, std::span<cons
          .seconds = reports[k].warm ? reports[k].seconds : kUnknown,
          .cpu = reports[k].cpu,
          .memory = reports[k].memory,
-         .meetings = reports[k].sync_points});
+         .sync_points = reports[k].sync_points});
   }
   return telemetry;
 }

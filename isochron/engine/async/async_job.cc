@@ -202,8 +202,8 @@ void Job::Async::enter() {
   }
   const server::DataPosition& at = session_->place();
   std::int64_t end = at.samples_per_epoch;
-  if (meet_at_ >= 0) {
-    const std::int64_t wanted = (meet_at_ - at.epoch * sampler_->steps_per_epoch()) * options_.global_batch;
+  if (barrier_at_ >= 0) {
+    const std::int64_t wanted = (barrier_at_ - at.epoch * sampler_->steps_per_epoch()) * options_.global_batch;
     end = std::clamp(wanted, at.position, end);
   }
   session_->enter(end);
@@ -225,7 +225,7 @@ bool Job::Async::next_batch(Batch& batch) {
   const int signal = signals_ ? StopSignal::received() : 0;
   const Assignment& order = session_->next(signal != 0 ? 1 + signal : stop_wanted_ ? 1 : 0);
   if (order.barrier) {
-    meet();
+    reach_barrier();
     return false;
   }
   started_ = std::chrono::steady_clock::now();
@@ -340,10 +340,10 @@ void Job::Async::finish_update() {
   }
 }
 
-// Meetings.
+// Barriers.
 
-void Job::Async::meet() {
-  session_->meet();
+void Job::Async::reach_barrier() {
+  session_->reach_barrier();
   note_barrier();
   if (is_first() && options_.join_requests && options_.join_requests()) {
     warn("a worker asked to join and was left out; permitted: with sync bsp");
@@ -360,7 +360,7 @@ void Job::Async::average(std::int64_t samples) {
   average_statistics(samples);
 }
 
-// Those of BatchNorm, by the samples that each worker has seen since the last meeting.
+// Those of BatchNorm, by the samples that each worker has seen since the last barrier.
 void Job::Async::average_statistics(std::int64_t samples) {
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> buffers = model_->buffers();

@@ -61,7 +61,7 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   void stop() override { stop_wanted_ = true; }
 
   // Only of jobs that are not in step.
-  void meet_at(std::int64_t step) { meet_at_ = step; }
+  void barrier_at(std::int64_t step) { barrier_at_ = step; }
   PushCounts push_counts() const;
 
  private:
@@ -88,7 +88,7 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   void enter();
   bool next_batch(Batch& batch);
   void finish_update();
-  void meet();
+  void reach_barrier();
   void note_barrier();
   void average_statistics(std::int64_t samples);
   void compute(const at::Tensor& loss, double share);
@@ -135,7 +135,7 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   std::optional<Sampler> sampler_;  // for its arithmetic
   std::unique_ptr<BatchSource> source_;
   server::DataPosition place_;  // until the session has it
-  std::int64_t meet_at_ = -1;
+  std::int64_t barrier_at_ = -1;
   KnownSizes known_sizes_{options_.device.is_cpu()};
   std::chrono::steady_clock::time_point started_;  // was told to begin
   double cpu_started_ = 0.0;

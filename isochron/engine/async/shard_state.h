@@ -16,7 +16,7 @@ namespace isochron {
 void spread_optimizer_state(
     const torch::optim::Optimizer& whole, const TensorLayout& layout, server::ParameterServer::Chunks& chunks);
 
-// Collective, at a meeting: `whole` learns what all chunks have. `chunks`: of this rank's server, null if it has none;
+// Collective, at a barrier: `whole` learns what all chunks have. `chunks`: of this rank's server, null if it has none;
 // server n is rank `first_server` + n.
 void gather_optimizer_state(
     const Group& group,

@@ -22,7 +22,7 @@ A loop of your own:
             loss = train(x, y)                       # mean over the global batch
 """
 
-from isochron.errors import Error, InvariantError, NumbersError, PeerError, PeerLostError, TimeoutError
+from isochron.errors import Error, InvariantError, NonFiniteError, PeerError, PeerLostError, TimeoutError
 from isochron.tensorflow.job import Job
 from isochron.tensorflow.options import JobOptions
 
@@ -31,7 +31,7 @@ __all__ = [
     "InvariantError",
     "Job",
     "JobOptions",
-    "NumbersError",
+    "NonFiniteError",
     "PeerError",
     "PeerLostError",
     "TimeoutError",

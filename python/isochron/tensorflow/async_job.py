@@ -7,7 +7,7 @@ One iteration:
   c) they are sent, with the present learning rate; the shards take the step, each with the user's optimizer for its
      slices, and the worker waits until all have.
 
-At the end of an epoch all meet: everybody has the same parameters then, and sum(), save() and evaluation() are possible
+At the end of an epoch is a barrier: all have the same parameters then, and sum(), save() and evaluation() are possible
 there.
 """
 
@@ -124,7 +124,7 @@ class AsyncJob(Job):
         return self._running.order
 
     def _take_batch(self) -> Any:
-        """None: all have met."""
+        """None: all are at the barrier."""
         assert self._source is not None
         if self._session is None:
             self._session = self._set_out()
@@ -240,19 +240,19 @@ class AsyncJob(Job):
         optimizer.iterations.assign(self._iterations_before + self.step_number)
         return float(optimizer.learning_rate)
 
-    # Meetings.
+    # Barriers.
 
     def _meet(self, order: _core.Assignment) -> None:
         self._meetings += 1
         self._peers.note(self._meetings)
-        self._running.meet()
+        self._running.reach_barrier()
         self._running.arrive(self._replica)
         self._stopping = order.stopping
         self._at_meeting = True
 
     def _average(self, samples: int) -> None:
         """The parameters are here; BatchNormalization's statistics, by the samples of each worker since the last
-        meeting, come to them."""
+        barrier, come to them."""
         self._parameters.take(self._running.values)
         running = [variable for variable in self._changing if tf.as_dtype(variable.dtype).is_floating]
         if not running:
@@ -284,7 +284,7 @@ class AsyncJob(Job):
         return super().evaluation(samples, batch_size)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """When all have met."""
+        """When all are at the barrier."""
         self._require_meeting("save()")
         if self._session is not None:
             _, optimizer = self.trained

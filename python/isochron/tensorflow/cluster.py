@@ -54,7 +54,7 @@ def find_cluster(environ: Mapping[str, str], timeout: float) -> Cluster:
             f"MASTER_ADDR is '{place.address}' and MASTER_PORT is {place.port}; permitted: the host of rank 0 and a "
             f"free port there, which {place.launcher} does not tell"
         )
-    return _meet(dataclasses.replace(place, port=place.port + 1), job_key.find(environ), timeout)
+    return _rendezvous(dataclasses.replace(place, port=place.port + 1), job_key.find(environ), timeout)
 
 
 def _from_tf_config(text: str) -> Cluster:
@@ -77,26 +77,26 @@ def _from_tf_config(text: str) -> Cluster:
     return Cluster(index, workers) if len(workers) > 1 else Cluster()
 
 
-def _meet(meeting: Place, key: bytes | None, timeout: float) -> Cluster:
+def _rendezvous(place: Place, key: bytes | None, timeout: float) -> Cluster:
     deadline = time.monotonic() + timeout
-    one_host = meeting.one_host or reach.is_loopback(meeting.address)
+    one_host = place.one_host or reach.is_loopback(place.address)
     # Open MPI tells no address: one that is given on one host leads into the namespaces of an emulated cluster.
-    if one_host and (meeting.launcher != "open mpi" or reach.is_loopback(meeting.address)):
-        meeting = dataclasses.replace(meeting, address=reach.LOOPBACK)
+    if one_host and (place.launcher != "open mpi" or reach.is_loopback(place.address)):
+        place = dataclasses.replace(place, address=reach.LOOPBACK)
     if key is None and not one_host:
         raise ValueError(
-            f"{job_key.VARIABLE} is not set, and the workers meet at {meeting.address}; permitted for workers of "
+            f"{job_key.VARIABLE} is not set, and the workers meet at {place.address}; permitted for workers of "
             f"several hosts: the same secret of {job_key.LEAST} letters or more on all of them"
         )
     with socket.socket() as held:  # nobody else gets this port before TensorFlow listens on it
         held.bind(("", 0))
         port = held.getsockname()[1]
-        host_key = job_key.HostKey(f"meeting-{meeting.port}")
-        if meeting.rank == 0:
-            addresses = _host_meeting(meeting, port, key, host_key, deadline)
+        host_key = job_key.HostKey(f"rendezvous-{place.port}")
+        if place.rank == 0:
+            addresses = _host_rendezvous(place, port, key, host_key, deadline)
         else:
-            addresses = _join(meeting, port, lambda: key or host_key.find(), deadline)
-    return Cluster(meeting.rank, tuple(addresses))
+            addresses = _join(place, port, lambda: key or host_key.find(), deadline)
+    return Cluster(place.rank, tuple(addresses))
 
 
 class _Guests:
@@ -135,24 +135,24 @@ class _Guests:
             guest.close()
 
 
-def _host_meeting(
-    meeting: Place, port: int, key: bytes | None, host_key: job_key.HostKey, deadline: float
+def _host_rendezvous(
+    place: Place, port: int, key: bytes | None, host_key: job_key.HostKey, deadline: float
 ) -> list[str]:
     try:
-        local = meeting.address == reach.LOOPBACK
-        interface = reach.LOOPBACK if local else reach.own_address(_REMOTE, meeting.address)
-        listener = door.listen(interface, meeting.port)
+        local = place.address == reach.LOOPBACK
+        interface = reach.LOOPBACK if local else reach.own_address(_REMOTE, place.address)
+        listener = door.listen(interface, place.port)
     except OSError as error:
-        raise OSError(f"port {meeting.port}, where the workers meet: {error}; set MASTER_PORT to another") from error
-    guests = _Guests(meeting.size)
+        raise OSError(f"port {place.port}, where the workers meet: {error}; set MASTER_PORT to another") from error
+    guests = _Guests(place.size)
     entrance = door.Door(listener, key or host_key.make(), guests.admit)
     try:
         if not guests.await_all(deadline):
-            missing = [rank for rank in range(1, meeting.size) if rank not in guests.addresses]
-            raise TimeoutError(f"ranks {missing} did not come to {meeting.address}:{meeting.port} in time")
+            missing = [rank for rank in range(1, place.size) if rank not in guests.addresses]
+            raise TimeoutError(f"ranks {missing} did not come to {place.address}:{place.port} in time")
         entrance.close()
-        addresses = {0: f"{meeting.address}:{port}", **guests.addresses}
-        found = [addresses[rank] for rank in range(meeting.size)]
+        addresses = {0: f"{place.address}:{port}", **guests.addresses}
+        found = [addresses[rank] for rank in range(place.size)]
         guests.answer(found)
         return found
     finally:
@@ -162,19 +162,19 @@ def _host_meeting(
             host_key.remove()
 
 
-def _join(meeting: Place, port: int, find_key: Callable[[], bytes | None], deadline: float) -> list[str]:
+def _join(place: Place, port: int, find_key: Callable[[], bytes | None], deadline: float) -> list[str]:
     while True:
         left = deadline - time.monotonic()
         key = find_key()
         try:
             if key is not None:
-                link = socket.create_connection((meeting.address, meeting.port), timeout=max(0.01, left))
+                link = socket.create_connection((place.address, place.port), timeout=max(0.01, left))
                 address = f"{link.getsockname()[0]}:{port}"
-                found = door.introduce(link, key, {"rank": meeting.rank, "address": address}, deadline)["addresses"]
+                found = door.introduce(link, key, {"rank": place.rank, "address": address}, deadline)["addresses"]
                 link.close()
                 return list(map(str, found))
         except OSError:
             pass
         if left <= 0:
-            raise TimeoutError(f"rank 0 was not met at {meeting.address}:{meeting.port} in time")
+            raise TimeoutError(f"rank 0 was not met at {place.address}:{place.port} in time")
         time.sleep(_RETRY_SECONDS)  # it is not listening yet, or has made another key meanwhile

@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from isochron import _core
-from isochron.errors import Error, NumbersError
+from isochron.errors import Error, NonFiniteError
 from isochron.tensorflow import batch_norm, data, fit, saving
 from isochron.tensorflow.cluster import find_cluster
 from isochron.tensorflow.collectives import Collectives
@@ -334,7 +334,7 @@ class Job:
             _put_back(undo)
         if verdict.action == "stop":
             self._abandon()
-            raise NumbersError(f"{verdict.message}; the model is as before the step")
+            raise NonFiniteError(f"{verdict.message}; the model is as before the step")
         if verdict.action == "redo":
             self._progress.write(self._replica.redo(exchanged.reports, self._now()))
             if verdict.ranks:  # they had too little memory

@@ -57,10 +57,10 @@ class Peers:
         if self._roll is not None:
             self._roll.note(step)
 
-    def announce(self, words: str, ranks: Sequence[int]) -> None:
+    def announce(self, message: str, ranks: Sequence[int]) -> None:
         """Tells the others why this job cannot go on, and because of whom."""
         if self._others:
-            roll_call.tell(self._others, self._key, words, ranks, _ANSWER_SECONDS)
+            roll_call.tell(self._others, self._key, message, ranks, _ANSWER_SECONDS)
 
     @contextlib.contextmanager
     def watched(self, what: str) -> Iterator[None]:
@@ -75,8 +75,8 @@ class Peers:
         with self._finding:  # threads that fail together say the same
             if self._found is None:
                 self._found = self._find_out(failure)
-        kind, words, ranks = self._found
-        return kind(f"{what}: {words}", ranks, [self.hosts[rank] for rank in ranks])
+        kind, message, ranks = self._found
+        return kind(f"{what}: {message}", ranks, [self.hosts[rank] for rank in ranks])
 
     def _find_out(self, failure: tf.errors.OpError) -> tuple[type[PeerError], str, list[int]]:
         assert self._roll is not None
@@ -89,14 +89,14 @@ class Peers:
         late = [rank for rank, step in steps.items() if step is not None and step < mine]
         names = ", ".join(f"task {rank} on {self.hosts[rank]}" for rank in lost or late)
         if lost:
-            words = f"{names} is lost; start the job again from its last checkpoint"
+            message = f"{names} is lost; start the job again from its last checkpoint"
         elif late:
-            words = f"{names} kept the others waiting for more than {self._timeout:g} s"
+            message = f"{names} kept the others waiting for more than {self._timeout:g} s"
         else:
-            words = f"all workers answer, but {failure.message.splitlines()[0]}"
-        self.announce(words, lost or late)
+            message = f"all workers answer, but {failure.message.splitlines()[0]}"
+        self.announce(message, lost or late)
         kind = PeerLostError if lost else TimeoutError if late else PeerError
-        return kind, words, lost or late
+        return kind, message, lost or late
 
     def close(self) -> None:
         if self._roll is not None:

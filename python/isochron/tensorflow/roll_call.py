@@ -26,19 +26,19 @@ class RollCall:
         self.at = step
 
     def heard(self) -> tuple[str, list[int]] | None:
-        """The first news from others: words, and ranks that they are about."""
+        """The first news from others: a message, and the ranks that it is about."""
         return self._heard
 
     def close(self) -> None:
         self._door.close()
 
     def _answer(self, guest: door.Guest) -> None:
-        words, ranks = guest.hello.get("words"), guest.hello.get("ranks")
-        if words is not None:
+        message, ranks = guest.hello.get("message"), guest.hello.get("ranks")
+        if message is not None:
             known = range(self._size)
-            if not isinstance(words, str) or not isinstance(ranks, list) or not all(one in known for one in ranks):
+            if not isinstance(message, str) or not isinstance(ranks, list) or not all(one in known for one in ranks):
                 raise ValueError("news that cannot be read")
-            self._heard = self._heard or (words, ranks)
+            self._heard = self._heard or (message, ranks)
         guest.answer({"step": self.at})  # who tells may end after this: the news has arrived
         guest.close()
 
@@ -48,9 +48,9 @@ def call(addresses: Addresses, key: bytes, timeout: float) -> dict[int, int | No
     return _ask_all(addresses, key, {}, timeout)
 
 
-def tell(addresses: Addresses, key: bytes, words: str, ranks: Sequence[int], timeout: float) -> None:
+def tell(addresses: Addresses, key: bytes, message: str, ranks: Sequence[int], timeout: float) -> None:
     """Why this job cannot go on, and because of whom."""
-    _ask_all(addresses, key, {"words": words[: door.MOST_HELLO // 16], "ranks": list(ranks)}, timeout)
+    _ask_all(addresses, key, {"message": message[: door.MOST_HELLO // 16], "ranks": list(ranks)}, timeout)
 
 
 def _ask_all(addresses: Addresses, key: bytes, hello: dict[str, Any], timeout: float) -> dict[int, int | None]:
@@ -63,8 +63,8 @@ def _ask_all(addresses: Addresses, key: bytes, hello: dict[str, Any], timeout: f
 
 def _ask(address: str, port: int, key: bytes, hello: dict[str, Any], timeout: float) -> int | None:
     try:
-        link, words = door.knock(address, port, key, hello, timeout)
+        link, message = door.knock(address, port, key, hello, timeout)
     except OSError:
         return None
     link.close()
-    return words.get("step")
+    return message.get("step")

@@ -1,6 +1,6 @@
 """What job.dataset() is when workers are not in step: batches one after the other, in the thread that asks for them.
 
-A tf.data.Dataset would ask for them in a thread of its own, where the meeting at the end of an epoch, with TensorFlow's
+A tf.data.Dataset would ask for them in a thread of its own, where the barrier at the end of an epoch, with TensorFlow's
 collectives, could wait for a thread that waits for it.
 """
 

@@ -16,7 +16,7 @@ from isochron._core import EventRecord, StepRecord, UpdateRecord, WorkerStep
 from isochron.errors import (
     Error,
     InvariantError,
-    NumbersError,
+    NonFiniteError,
     PeerError,
     PeerLostError,
     SampleError,
@@ -34,7 +34,7 @@ __all__ = [
     "Job",
     "JobOptions",
     "Loader",
-    "NumbersError",
+    "NonFiniteError",
     "PeerError",
     "PeerLostError",
     "SampleError",

@@ -8,7 +8,7 @@ One iteration:
      shards take the step, and the gradients are dropped, so that the optimizer itself has nothing to do;
   d) the loader waits for the shards' answers when it goes on.
 
-At the end of an epoch all meet: everybody has the same parameters then, and evaluation, save() and state_dict() are
+At the end of an epoch is a barrier: everybody has the same parameters then, and evaluation, save() and state_dict() are
 possible there.
 """
 
@@ -174,7 +174,7 @@ class AsyncJob(Job):
                 order = self._session.next(1 + signal if signal else int(self._stop_wanted))
                 if not order.barrier:
                     return (self._fetch(order),)
-                self._session.meet()
+                self._session.reach_barrier()
                 self._session.arrive(self._replica)
             except PeerError as error:
                 self._recover(error)

@@ -1,4 +1,4 @@
-"""Batches out of pieces: what default_collate makes of all samples, from what it made of a few at a time."""
+"""Batches out of chunks: what default_collate makes of all samples, from what it made of a few at a time."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from typing import Any
 import torch
 
 
-def take(piece: Any, first: int, last: int) -> Any:
-    """Samples first .. last - 1 of a collated piece."""
-    if isinstance(piece, torch.Tensor):
-        return piece[first:last]
-    if isinstance(piece, collections.abc.Mapping):
-        return {key: take(value, first, last) for key, value in piece.items()}
-    if _holds_samples(piece):
-        return piece[first:last]
-    parts = [take(value, first, last) for value in piece]
-    return type(piece)(*parts) if _is_named(piece) else parts
+def take(chunk: Any, first: int, last: int) -> Any:
+    """Samples first .. last - 1 of a collated chunk."""
+    if isinstance(chunk, torch.Tensor):
+        return chunk[first:last]
+    if isinstance(chunk, collections.abc.Mapping):
+        return {key: take(value, first, last) for key, value in chunk.items()}
+    if _holds_samples(chunk):
+        return chunk[first:last]
+    parts = [take(value, first, last) for value in chunk]
+    return type(chunk)(*parts) if _is_named(chunk) else parts
 
 
-def join(pieces: list[Any]) -> Any:
+def join(chunks: list[Any]) -> Any:
     """One batch of several, in their order."""
-    head = pieces[0]
-    if len(pieces) == 1:
+    head = chunks[0]
+    if len(chunks) == 1:
         return head
     if isinstance(head, torch.Tensor):
-        return torch.cat(pieces)
+        return torch.cat(chunks)
     if isinstance(head, collections.abc.Mapping):
-        return {key: join([piece[key] for piece in pieces]) for key in head}
+        return {key: join([chunk[key] for chunk in chunks]) for key in head}
     if _holds_samples(head):
-        return [sample for piece in pieces for sample in piece]
-    parts = [join(list(column)) for column in zip(*pieces, strict=True)]
+        return [sample for chunk in chunks for sample in chunk]
+    parts = [join(list(column)) for column in zip(*chunks, strict=True)]
     return type(head)(*parts) if _is_named(head) else parts
 
 
-def _holds_samples(piece: Any) -> bool:
+def _holds_samples(chunk: Any) -> bool:
     """Text stays a list of one entry per sample; every other list has one entry per column."""
-    return isinstance(piece, (list, tuple)) and bool(piece) and isinstance(piece[0], (str, bytes))
+    return isinstance(chunk, (list, tuple)) and bool(chunk) and isinstance(chunk[0], (str, bytes))
 
 
-def _is_named(piece: Any) -> bool:
-    return isinstance(piece, tuple) and hasattr(piece, "_fields")
+def _is_named(chunk: Any) -> bool:
+    return isinstance(chunk, tuple) and hasattr(chunk, "_fields")
 
 
 def tensors_of(batch: Any) -> list[torch.Tensor]:

@@ -52,9 +52,9 @@ class DealtSource(MapSource):
 
     def skip(self, epoch: int, position: int) -> None:
         super().skip(epoch, position)
-        piece = self._prepared.get((epoch, position))
-        if piece is not None:
-            self._forget_prepared(epoch, piece)
+        chunk = self._prepared.get((epoch, position))
+        if chunk is not None:
+            self._forget_prepared(epoch, chunk)
 
     def _there(self, plan: StepPlan, rank: int) -> list[int]:
         skipped = self._skipped.get(plan.epoch, set())
@@ -81,45 +81,45 @@ class DealtSource(MapSource):
         for start in range(0, len(missing), length):
             some = missing[start : start + length]
             samples = [self._lookup_samples(epoch, position, position + 1)[0] for position in some]
-            piece = _Prepared(some, self._pool.request(epoch, samples))
-            self._prepared.update({(epoch, position): piece for position in some})
+            chunk = _Prepared(some, self._pool.request(epoch, samples))
+            self._prepared.update({(epoch, position): chunk for position in some})
 
     def _gather(self, epoch: int, positions: list[int]) -> Any:
         self._ask(epoch, positions)
         parts = []
         for position in positions:
-            piece = self._prepared[epoch, position]
-            if piece.content is None:
-                piece.content = self._receive(epoch, piece)
-            at = piece.positions.index(position)
-            parts.append((piece.content, at, at + 1))
+            chunk = self._prepared[epoch, position]
+            if chunk.content is None:
+                chunk.content = self._receive(epoch, chunk)
+            at = chunk.positions.index(position)
+            parts.append((chunk.content, at, at + 1))
         return self._fetcher.assemble(parts)
 
-    def _receive(self, epoch: int, piece: _Prepared) -> Any:
+    def _receive(self, epoch: int, chunk: _Prepared) -> Any:
         try:
-            return self._pool.collect(piece.ticket)
+            return self._pool.collect(chunk.ticket)
         except SampleError as error:
-            self._remove(epoch, piece)
-            for position in piece.positions:
+            self._remove(epoch, chunk)
+            for position in chunk.positions:
                 if self._lookup_samples(epoch, position, position + 1) == [error.sample]:
                     error.place = epoch, position
             raise
 
-    def _remove(self, epoch: int, piece: _Prepared) -> None:
-        for position in piece.positions:
+    def _remove(self, epoch: int, chunk: _Prepared) -> None:
+        for position in chunk.positions:
             self._prepared.pop((epoch, position), None)
 
-    def _forget_prepared(self, epoch: int, piece: _Prepared) -> None:
-        self._remove(epoch, piece)
-        if piece.content is None:
-            self._pool.drop(piece.ticket)
+    def _forget_prepared(self, epoch: int, chunk: _Prepared) -> None:
+        self._remove(epoch, chunk)
+        if chunk.content is None:
+            self._pool.drop(chunk.ticket)
 
     def _drop_before(self, epoch: int, position: int) -> None:
         super()._drop_before(epoch, position)
         over: Iterable[tuple[int, _Prepared]] = {
-            id(piece): (number, piece)
-            for (number, _), piece in self._prepared.items()
-            if number < epoch or (number == epoch and max(piece.positions) < position)
+            id(chunk): (number, chunk)
+            for (number, _), chunk in self._prepared.items()
+            if number < epoch or (number == epoch and max(chunk.positions) < position)
         }.values()
-        for number, piece in over:
-            self._forget_prepared(number, piece)
+        for number, chunk in over:
+            self._forget_prepared(number, chunk)

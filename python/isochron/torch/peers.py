@@ -1,13 +1,13 @@
-"""Who the workers are, whether they live, and how they meet again after something broke.
+"""Who the workers are, whether they live, and how they come together again after something broke.
 
-The meeting place is the store of the default process group, which a launcher keeps outside the workers. One meeting
-is one generation g:
+The rendezvous is in the store of the default process group, which a launcher keeps outside the workers. One
+rendezvous is one generation g:
   a) everybody writes where it stands under g/here/RANK, and waits until every other member is here or known to be
      gone: marked by the launcher, or a process of this host that has ended;
-  b) who does neither within the time-out is put out: killed if it is on this host, else by its launcher;
+  b) who does neither within the time-out is evicted: killed if it is on this host, else by its launcher;
   c) the first to have the whole picture writes the list of members; compare-and-set makes it everybody's.
 A member that is lost before all have connected is missed in the next generation, which begins at once. Only entries of
-the job's own processes count (sealed.py): nobody else can have a worker put out.
+the job's own processes count (sealed.py): nobody else can have a worker evicted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def names_of(peers: list[Peer]) -> str:
     return ", ".join(map(str, peers)) or "nobody"
 
 
-class Meeting:
+class Rendezvous:
     """The store as the workers of a job use it to find each other again."""
 
     def __init__(self, store: SealedStore, marks: SealedStore, me: Peer, timeout: float) -> None:
@@ -86,14 +86,14 @@ class Meeting:
         return peer.machine == self._me.machine and state_of(peer.process) == "T"
 
     def gather(
-        self, members: list[Peer], standing: dict[str, Any], suspects: tuple[int, ...] = ()
+        self, members: list[Peer], statement: dict[str, Any], suspects: tuple[int, ...] = ()
     ) -> tuple[list[Peer], dict[int, Any], list[Peer]]:
-        """The next generation: its members, where each of them stands, and who was put out for being late. The
-        suspects among them, whom everybody has waited for already, are put out at once."""
+        """The next generation: its members, where each of them stands, and who was evicted for being late. The
+        suspects among them, whom everybody has waited for already, are evicted at once."""
         self.generation += 1
         self._barriers = 0
         prefix = f"{self.generation}/"
-        self._store.set(f"{prefix}here/{self._me.rank}", json.dumps(standing))
+        self._store.set(f"{prefix}here/{self._me.rank}", json.dumps(statement))
         for peer in members:
             if peer.rank in suspects and not self._is_here(peer, prefix):
                 self._evict(peer)
@@ -103,10 +103,10 @@ class Meeting:
         here = [peer.rank for peer in members if self._is_here(peer, prefix) and not self._is_evicted(peer)]
         decided = json.loads(self._store.agree(f"{prefix}members", json.dumps(here)))
         if self._me.rank not in decided:
-            raise PeerLostError(f"{self._me} was put out of the job by the others, whom it kept waiting")
-        standings = {rank: json.loads(self._store.wait(f"{prefix}here/{rank}", self._timeout)) for rank in decided}
+            raise PeerLostError(f"{self._me} was evicted by the others, whom it kept waiting")
+        statements = {rank: json.loads(self._store.wait(f"{prefix}here/{rank}", self._timeout)) for rank in decided}
         late = [peer for peer in members if self._is_evicted(peer)]
-        return [peer for peer in members if peer.rank in decided], standings, late
+        return [peer for peer in members if peer.rank in decided], statements, late
 
     def tell_trouble(self, words: str) -> None:
         """This generation is over, for all, who are to come to the next one."""

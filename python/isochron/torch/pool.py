@@ -2,7 +2,7 @@
 
 What a sample becomes depends on (seed, epoch, sample) alone: if the dataset draws random numbers, Python's, NumPy's and
 torch's generators are seeded with them before it is asked, so random augmentation is the same however many workers and
-processes there are, and after a resume. With torch's default_collate the processes hand over pieces that are collated
+processes there are, and after a resume. With torch's default_collate the processes hand over chunks that are collated
 already, in shared memory; with another function the samples themselves, since only a whole batch may be given to it.
 """
 
@@ -71,11 +71,11 @@ class Fetcher:
             samples.append(self._get(index))
         return samples
 
-    def assemble(self, pieces: list[tuple[Any, int, int]]) -> Any:
-        """The batch of parts (piece, first, last) of what fetch() gave."""
+    def assemble(self, chunks: list[tuple[Any, int, int]]) -> Any:
+        """The batch of parts (chunk, first, last) of what fetch() gave."""
         if self.collate_fn is None:
-            return collate.join([collate.take(piece, first, last) for piece, first, last in pieces])
-        return self.collate_fn([sample for piece, first, last in pieces for sample in piece[first:last]])
+            return collate.join([collate.take(chunk, first, last) for chunk, first, last in chunks])
+        return self.collate_fn([sample for chunk, first, last in chunks for sample in chunk[first:last]])
 
 
 def seed_everything(seed: int) -> None:
@@ -120,8 +120,8 @@ def _serve(fetcher: Fetcher, number: int, init: Callable[[int], None] | None, pi
         while True:
             ticket, epoch, indices = pipe.recv()
             try:
-                piece = fetcher.fetch(epoch, indices)
-                answer = piece if fetcher.collate_fn is None else pickle.dumps(piece)
+                chunk = fetcher.fetch(epoch, indices)
+                answer = chunk if fetcher.collate_fn is None else pickle.dumps(chunk)
                 pipe.send((ticket, answer, None))
             except (EOFError, BrokenPipeError, ConnectionResetError):
                 raise
@@ -172,17 +172,17 @@ class SamplePool:
         return self._ticket
 
     def collect(self, ticket: int) -> Any:
-        """The piece; waits for it. Raises SampleError where the dataset failed, Error where anything else did."""
+        """The chunk; waits for it. Raises SampleError where the dataset failed, Error where anything else did."""
         if not self._processes:
             return self._fetcher.fetch(*self._local.pop(ticket), restore=True)
         while ticket not in self._done:
             self._receive()
-        piece = self._done.pop(ticket)
-        if isinstance(piece, Failure):
-            if piece.sample >= 0:
-                raise SampleError(f"{piece.words}\n{piece.trace}", piece.sample)
-            raise Error(f"the dataset failed in a loader process with {piece.name}: {piece.words}\n{piece.trace}")
-        return piece
+        chunk = self._done.pop(ticket)
+        if isinstance(chunk, Failure):
+            if chunk.sample >= 0:
+                raise SampleError(f"{chunk.words}\n{chunk.trace}", chunk.sample)
+            raise Error(f"the dataset failed in a loader process with {chunk.name}: {chunk.words}\n{chunk.trace}")
+        return chunk
 
     def drop(self, ticket: int) -> None:
         """It is not wanted any more."""
@@ -209,7 +209,7 @@ class SamplePool:
         for pipe in ready:
             number = self._pipes.index(pipe)
             try:
-                ticket, piece, failure = pipe.recv()
+                ticket, chunk, failure = pipe.recv()
             except (EOFError, OSError):
                 self._complain(number)
             self._loads[number] -= 1
@@ -218,7 +218,7 @@ class SamplePool:
             elif failure is not None:
                 self._done[ticket] = Failure(*failure)
             else:
-                self._done[ticket] = piece if self._fetcher.collate_fn is None else pickle.loads(piece)
+                self._done[ticket] = chunk if self._fetcher.collate_fn is None else pickle.loads(chunk)
         self._hand_out()
 
     def _complain(self, number: int) -> None:

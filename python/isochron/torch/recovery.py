@@ -84,18 +84,18 @@ class Recovery:
         before = list(self.world.members)
         settlement: _core.Settlement | None = None
 
-        def settle(standings: dict[int, Any], late: list[Peer]) -> None:
+        def settle(statements: dict[int, Any], late: list[Peer]) -> None:
             nonlocal settlement
             for peer in late:
                 self.replica.note_eviction(before.index(peer))
-            reports = [_core.ProgressReport.decode(standings[peer.rank]["progress"]) for peer in self.world.members]
-            reports[self.world.rank] = self.replica.progress(self.now())  # it knows who was put out meanwhile
+            reports = [_core.ProgressReport.decode(statements[peer.rank]["progress"]) for peer in self.world.members]
+            reports[self.world.rank] = self.replica.progress(self.now())  # it knows who was evicted meanwhile
             settlement = _core.settle(reports)
             self._catch_up(settlement)
 
-        standings, lost = self.world.meet(self._standing, settle, suspects)
+        statements, lost = self.world.re_form(self._statement, settle, suspects)
         assert settlement is not None
-        bad = [SampleError(**standing["bad"]) for standing in standings.values() if standing["bad"]]
+        bad = [SampleError(**statement["bad"]) for statement in statements.values() if statement["bad"]]
         self.attempts = 0 if lost or settlement.out_of_memory or bad else self.attempts + 1
         self.out_of_memory, self.bad_sample = False, None
         chunk_size = self.replica.chunk_size
@@ -110,9 +110,9 @@ class Recovery:
         self.adopt(events)
         return bad
 
-    def _standing(self) -> dict[str, Any]:
+    def _statement(self) -> dict[str, Any]:
         bad = self.bad_sample
-        told = {"words": str(bad), "sample": bad.sample, "place": bad.place} if bad is not None else None
+        told = {"message": str(bad), "sample": bad.sample, "place": bad.place} if bad is not None else None
         return {"progress": self.replica.progress(self.now()).encode(), "bad": told}
 
     def _catch_up(self, settlement: _core.Settlement) -> None:

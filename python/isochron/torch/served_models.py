@@ -24,7 +24,7 @@ class ServedModels(Models):
         return model
 
     def average_buffers(self, samples: int) -> None:
-        """BatchNorm's running statistics, by the samples of each worker since the last meeting. Collective."""
+        """BatchNorm's running statistics, by the samples of each worker since the last barrier. Collective."""
         buffers = [buffer for model in self.models for buffer in model.buffers()]
         if not buffers:
             return

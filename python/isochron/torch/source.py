@@ -1,7 +1,7 @@
 """This worker's samples of every step, with nothing prepared for a split that no longer holds.
 
 The split of a step is known only when the one before it is finished. So not batches are prepared but samples: those
-that this worker will get if the split stays, in small pieces. When it changes, what is missing is fetched, what is too
+that this worker will get if the split stays, in small chunks. When it changes, what is missing is fetched, what is too
 much is dropped, and the batch is assembled when the step begins: its size is always that of the decision.
 """
 
@@ -88,7 +88,7 @@ class LoaderOptions:
 
 
 @dataclass
-class _Piece:
+class _Chunk:
     first: int
     last: int
     ticket: int
@@ -114,7 +114,7 @@ class MapSource:
         self._pool = SamplePool(
             self._fetcher, options.num_workers, options.worker_init_fn, options.multiprocessing_context
         )
-        self._pieces: dict[int, list[_Piece]] = {}  # by epoch; none holds a position that is skipped
+        self._chunks: dict[int, list[_Chunk]] = {}  # by epoch; none holds a position that is skipped
         self._skipped: dict[int, set[int]] = {}  # positions, by epoch
 
     def _open(self, size: int, options: LoaderOptions, replica: Replica) -> None:
@@ -147,9 +147,9 @@ class MapSource:
     def skip(self, epoch: int, position: int) -> None:
         """For the rest of that epoch: the sample there is one that the dataset cannot give."""
         self._skipped.setdefault(epoch, set()).add(position)
-        for piece in list(self._of(epoch)):
-            if piece.first <= position < piece.last:
-                self._forget(epoch, piece)
+        for chunk in list(self._of(epoch)):
+            if chunk.first <= position < chunk.last:
+                self._forget(epoch, chunk)
 
     def skipped_between(self, first: int, last: int) -> int:
         """How many of these positions of the present epoch."""
@@ -163,10 +163,10 @@ class MapSource:
             raise Error("the dataset has failed at every sample")
         return there[0], there[:2][-1] + 1
 
-    def _forget(self, epoch: int, piece: _Piece) -> None:
-        self._of(epoch).remove(piece)
-        if piece.content is None:
-            self._pool.drop(piece.ticket)
+    def _forget(self, epoch: int, chunk: _Chunk) -> None:
+        self._of(epoch).remove(chunk)
+        if chunk.content is None:
+            self._pool.drop(chunk.ticket)
 
     def take_beside(self, parts: list[tuple[int, int, int]]) -> Any:
         """One batch of positions (epoch, first, last), for a loader beside another one."""
@@ -178,7 +178,7 @@ class MapSource:
         """Samples of the present epoch, in a job that is not in step: nobody knows who gets which samples next, so none
         are prepared, but the processes share in those that are asked for."""
         batch = self._batch(self._replica.epoch, first, last)
-        self._pieces.clear()
+        self._chunks.clear()
         return batch
 
     def close(self) -> None:
@@ -190,20 +190,20 @@ class MapSource:
     def _parts(self, epoch: int, first: int, last: int) -> list[tuple[Any, int, int]]:
         self._request(epoch, first, last)
         parts = []
-        for piece in self._of(epoch):
-            low, high = max(first, piece.first), min(last, piece.last)
+        for chunk in self._of(epoch):
+            low, high = max(first, chunk.first), min(last, chunk.last)
             if low < high:
-                if piece.content is None:
-                    piece.content = self._collect(epoch, piece)
-                parts.append((piece.content, low - piece.first, high - piece.first))
+                if chunk.content is None:
+                    chunk.content = self._collect(epoch, chunk)
+                parts.append((chunk.content, low - chunk.first, high - chunk.first))
         return parts
 
-    def _collect(self, epoch: int, piece: _Piece) -> Any:
+    def _collect(self, epoch: int, chunk: _Chunk) -> Any:
         try:
-            return self._pool.collect(piece.ticket)
+            return self._pool.collect(chunk.ticket)
         except SampleError as error:
-            self._of(epoch).remove(piece)
-            for position in range(piece.first, piece.last):
+            self._of(epoch).remove(chunk)
+            for position in range(chunk.first, chunk.last):
                 if self._lookup_samples(epoch, position, position + 1) == [error.sample]:
                     error.place = epoch, position
             raise
@@ -232,8 +232,8 @@ class MapSource:
                 raise Error(f"the sampler gave {drawn} samples in epoch {epoch}, fewer than its len()")
         return self._orders[epoch]
 
-    def _of(self, epoch: int) -> list[_Piece]:
-        return self._pieces.setdefault(epoch, [])
+    def _of(self, epoch: int) -> list[_Chunk]:
+        return self._chunks.setdefault(epoch, [])
 
     def _prefetch(self, epoch: int, position: int, split: list[int], rank: int) -> None:
         if position >= self.samples_per_epoch:
@@ -246,16 +246,16 @@ class MapSource:
 
     def _request(self, epoch: int, first: int, last: int) -> None:
         """Asks for what is not there yet of these positions."""
-        pieces = self._of(epoch)
+        chunks = self._of(epoch)
         at = first
-        for piece in list(pieces):
-            if piece.first >= last:
+        for chunk in list(chunks):
+            if chunk.first >= last:
                 break
-            if piece.last > at:
-                self._request_gap(epoch, at, piece.first)
-                at = piece.last
+            if chunk.last > at:
+                self._request_gap(epoch, at, chunk.first)
+                at = chunk.last
         self._request_gap(epoch, at, last)
-        pieces.sort(key=lambda piece: piece.first)
+        chunks.sort(key=lambda chunk: chunk.first)
 
     def _request_gap(self, epoch: int, first: int, last: int) -> None:
         for position in sorted(self._skipped.get(epoch, ())):
@@ -269,19 +269,19 @@ class MapSource:
         for start in range(first, last, length):
             end = min(start + length, last)
             ticket = self._pool.request(epoch, self._lookup_samples(epoch, start, end))
-            self._of(epoch).append(_Piece(start, end, ticket))
+            self._of(epoch).append(_Chunk(start, end, ticket))
 
     def _drop_before(self, epoch: int, position: int) -> None:
-        for number in list(self._pieces):
+        for number in list(self._chunks):
             kept = []
-            for piece in self._pieces[number]:
-                if number > epoch or (number == epoch and piece.last > position):
-                    kept.append(piece)
-                elif piece.content is None:
-                    self._pool.drop(piece.ticket)
-            self._pieces[number] = kept
+            for chunk in self._chunks[number]:
+                if number > epoch or (number == epoch and chunk.last > position):
+                    kept.append(chunk)
+                elif chunk.content is None:
+                    self._pool.drop(chunk.ticket)
+            self._chunks[number] = kept
             if not kept:
-                del self._pieces[number]
+                del self._chunks[number]
         self._skipped = {number: positions for number, positions in self._skipped.items() if number >= epoch}
 
 

@@ -16,7 +16,7 @@ import torch
 
 from isochron import _core
 from isochron._core import Decision, Replica, mix_key
-from isochron.errors import Error, NumbersError, PeerError, SampleError
+from isochron.errors import Error, NonFiniteError, PeerError, SampleError
 from isochron.torch import cluster, collate, state
 from isochron.torch.accumulation import Group
 from isochron.torch.batch_norm import Statistics
@@ -283,7 +283,7 @@ class Steps(Datasets):
             return
         if not self._computed:
             if not self._scales_itself:
-                raise Error(self._words_for_no_backward())
+                raise Error(self._reason_for_no_backward())
             self._end_scaled()
         self._models.check_use(self._stopwatch.newly_seen())
         self._rate.restore()
@@ -312,7 +312,7 @@ class Steps(Datasets):
         if self.options.on_nonfinite == "stop" and outcome.non_finite and not self._optimizers:
             workers = self._replica.workers
             names = ", ".join(f"{workers[rank].name} (rank {rank})" for rank in outcome.non_finite)
-            raise NumbersError(f"step {outcome.record.step}: the loss is not finite on {names}")
+            raise NonFiniteError(f"step {outcome.record.step}: the loss is not finite on {names}")
 
     def _end_scaled(self) -> None:
         """Ends a step whose losses the loop has scaled by itself."""
@@ -320,7 +320,7 @@ class Steps(Datasets):
         known = self._loss is not None or self._said_loss is not None
         self._end_computing(self._loss, self._my_count if known else 0.0)
 
-    def _words_for_no_backward(self) -> str:
+    def _reason_for_no_backward(self) -> str:
         if self._stopwatch.saw_gradients:
             return (
                 "gradients were computed without the job; call job.backward(loss) in place of loss.backward(), or "
@@ -340,7 +340,7 @@ class Steps(Datasets):
 
     @torch.no_grad()
     def _judge(self, optimizer: torch.optim.Optimizer, *arguments: Any) -> None:
-        """Before a step of the optimizer: if the gradient is not finite, it finds none, or this raises NumbersError.
+        """Before a step of the optimizer: if the gradient is not finite, it finds none, or this raises NonFiniteError.
         The average is the same on all workers, so all are here."""
         if self._share is None or not (self._computed or self._scales_itself) or not self._synchronises:
             return
@@ -389,7 +389,7 @@ class Steps(Datasets):
             self._undo()
         elif self.options.on_nonfinite == "stop":
             self._undo()
-            raise NumbersError(f"{verdict.message}; model and optimizer are as before the step")
+            raise NonFiniteError(f"{verdict.message}; model and optimizer are as before the step")
         else:
             self._left_out = True  # finish_step() says so
 

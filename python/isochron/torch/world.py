@@ -24,7 +24,7 @@ import torch.distributed as dist
 from isochron import job_key
 from isochron.errors import PeerError, PeerLostError, TimeoutError
 from isochron.torch.environment import naming_who_is_missing
-from isochron.torch.peers import Meeting, Peer, names_of
+from isochron.torch.peers import Peer, Rendezvous, names_of
 from isochron.torch.sealed import SealedStore
 from isochron.torch.stopwatch import Span, Waits
 from isochron.torch.watch import Watch, abort_nccl, errors_are_ours
@@ -132,7 +132,7 @@ class World:
         self.members = [peer for peer, _ in everybody]
         key = job_key.mixed(f"{_jobs} {everybody[0][1]}")
         store = SealedStore(dist.distributed_c10d._get_default_store(), key)
-        self._meeting = Meeting(store, _launcher_marks() or store, self.me, timeout)
+        self._rendezvous = Rendezvous(store, _launcher_marks() or store, self.me, timeout)
 
     def _introduce(self) -> list[tuple[Peer, str]]:
         """Every worker and its part of the key: over the group, not by the store, into which anybody can write, since
@@ -187,12 +187,12 @@ class World:
     def watch_gradients(self) -> None:
         """From now on, over NCCL, a lost worker is noticed."""
         if self._backend == "nccl" and self.size > 1 and self._watch is None:
-            meeting = self._meeting
-            self._watch = Watch(self._find_trouble, meeting.trouble, meeting.tell_trouble, self._timeout)
+            rendezvous = self._rendezvous
+            self._watch = Watch(self._find_trouble, rendezvous.trouble, rendezvous.tell_trouble, self._timeout)
 
     def _find_trouble(self) -> str:
-        gone = [peer for peer in self.members if peer != self.me and self._meeting.is_gone(peer)]
-        return f"lost {names_of(gone)}" if gone else self._meeting.trouble()
+        gone = [peer for peer in self.members if peer != self.me and self._rendezvous.is_gone(peer)]
+        return f"lost {names_of(gone)}" if gone else self._rendezvous.trouble()
 
     def end_watch(self) -> None:
         if self._watch is not None:
@@ -207,14 +207,14 @@ class World:
             raise self.name_failure("the average of the gradients", RuntimeError(reason))
 
     def _make_groups_of_members(self) -> None:
-        self._make_groups([peer.rank for peer in self.members], self._meeting.generation)
+        self._make_groups([peer.rank for peer in self.members], self._rendezvous.generation)
 
     def give_up(self) -> None:
         """Makes everybody else fail, too, who waits for this process in one of the groups: gloo closes its connections
         when nobody holds a group any more."""
         self.end_watch()
         if self._backend == "nccl":
-            self._meeting.tell_trouble("another worker gave up")  # before gradients are spoiled
+            self._rendezvous.tell_trouble("another worker gave up")  # before gradients are spoiled
             abort_nccl()
         groups = [group for group in (self.gradients, self.control) if group is not None]
         self.gradients = self.control = None
@@ -223,7 +223,7 @@ class World:
             _destroy(groups.pop())
         gc.collect()
 
-    def meet(
+    def re_form(
         self,
         stand: Callable[[], dict[str, Any]],
         settle: Callable[[dict[int, Any], list[Peer]], None],
@@ -231,7 +231,7 @@ class World:
     ) -> tuple[dict[int, Any], list[Peer]]:
         """Comes together with those that are left, in groups that work; `suspects` have been waited for already.
         `settle` exchanges what is to be exchanged among those who stand as `stand` says, by rank of the default group,
-        and is told who was put out for being late. Either all go on from here or nobody does: if another one is lost
+        and is told who was evicted for being late. Either all go on from here or nobody does: if another one is lost
         meanwhile, it is all done again without it. Returns where each stood, and who is gone."""
         before = list(self.members)
         if not self.has_group:
@@ -239,17 +239,17 @@ class World:
             settle(alone, [])
             return alone, []
         for _ in range(MOST_FORMINGS):
-            self.members, standings, late = self._meeting.gather(self.members, stand(), suspects)
+            self.members, statements, late = self._rendezvous.gather(self.members, stand(), suspects)
             whole = True
             try:
                 self._guard("new groups", self._make_groups_of_members)
-                settle(standings, late)
+                settle(statements, late)
                 self.barrier()  # who gets through it knows that all have settled
             except PeerError as error:
                 log.warning("%s", error)
                 whole = False
-            if self._meeting.is_whole(whole):
-                return standings, [peer for peer in before if peer not in self.members]
+            if self._rendezvous.is_whole(whole):
+                return statements, [peer for peer in before if peer not in self.members]
             self.give_up()
         raise PeerLostError(f"{names_of(self.members)} could not connect in {MOST_FORMINGS} attempts")
 
@@ -257,7 +257,7 @@ class World:
         """Whether the barrier counts that this worker has got through, or not: the same on all that are left."""
         if not self.elastic or not self.has_group:
             return ok
-        return self._meeting.agree_on_barrier(ok)
+        return self._rendezvous.agree_on_barrier(ok)
 
     # Exchanges. All are collective; all raise PeerError naming who is lost or late.
 
@@ -346,13 +346,13 @@ class World:
             return error
         others = [peer for peer in self.members if peer != self.me]
         try:
-            gone = self._meeting.find_gone(others, 0.0 if _LATE.search(str(error)) else DEATH_SECONDS)
+            gone = self._rendezvous.find_gone(others, 0.0 if _LATE.search(str(error)) else DEATH_SECONDS)
             late: list[Peer] = []
             if not gone and _LATE.search(str(error)):
-                question = f"{self._meeting.generation}"
-                late = self._meeting.missing_from(question, others, patience=min(self._timeout, ROLL_CALL_SECONDS))
+                question = f"{self._rendezvous.generation}"
+                late = self._rendezvous.missing_from(question, others, patience=min(self._timeout, ROLL_CALL_SECONDS))
         except Exception as trouble:  # the store is gone, and with it the worker or launcher that held it
-            words = f"{what}: the workers' meeting place, at {self.members[0]} or its launcher, is lost ({trouble})"
+            words = f"{what}: the workers' rendezvous, at {self.members[0]} or its launcher, is lost ({trouble})"
             return PeerLostError(words, [self.members[0].rank], [self.members[0].host])
         if late:
             words = f"{what} timed out after {self._timeout:g} s, waiting for {names_of(late)}"
@@ -360,7 +360,7 @@ class World:
         if gone:
             words = f"{what}: lost {names_of(gone)}"
             return PeerLostError(words, [peer.rank for peer in gone], [peer.host for peer in gone])
-        stopped = [peer for peer in others if self._meeting.is_stopped(peer)]
+        stopped = [peer for peer in others if self._rendezvous.is_stopped(peer)]
         words = f"{what}: another worker gave up" + (f" while {names_of(stopped)} is stopped" if stopped else "")
         words += f" ({str(error).splitlines()[0]})"
         return PeerLostError(words, [peer.rank for peer in stopped], [peer.host for peer in stopped])

@@ -1,4 +1,4 @@
-#include "isochron/worker/training_words.h"
+#include "isochron/worker/training_options.h"
 
 #include <cstdlib>
 #include <string_view>
@@ -56,7 +56,7 @@ void inherit_from_launcher(const CLI::App& command, JobOptions& job, bool nomina
 
 }  // namespace
 
-void TrainingWords::add_options(CLI::App& command) {
+void TrainingOptions::add_options(CLI::App& command) {
   options.job.global_batch = 128;
   std::vector<Option> all = train::run_options(options);
   for (JobOption& option : job_options(options.job)) {
@@ -78,7 +78,7 @@ void TrainingWords::add_options(CLI::App& command) {
       ->group("When something fails");
 }
 
-train::Options TrainingWords::checked(const CLI::App& command) const {
+train::Options TrainingOptions::checked(const CLI::App& command) const {
   train::Options checked = options;
   JobOptions& job = checked.job;
   if (!fence.empty()) {

@@ -9,7 +9,7 @@
 
 namespace isochron::worker {
 
-struct TrainingWords {
+struct TrainingOptions {
   train::Options options;
   std::string fence;  // empty: processes of this host are killed, others cannot be
   bool nominal_weight = false;
