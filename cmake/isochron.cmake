@@ -1,21 +1,21 @@
 # What every target of the project shares.
+include(GNUInstallDirs)
 
-if(NOT CMAKE_BUILD_TYPE)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
 
 find_program(ISOCHRON_CCACHE ccache)
-if(ISOCHRON_CCACHE)
+if(ISOCHRON_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # The base directory makes a second clone or build folder hit the same cache entries; the sloppiness is what
   # precompiled headers need. Dependencies come from the compiler's own list, so that a miss costs no preprocessing.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
+    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
     CCACHE_SLOPPINESS=pch_defines,time_macros ${ISOCHRON_CCACHE})
 endif()
 
-add_library(isochron_flags INTERFACE)
-target_include_directories(isochron_flags INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(isochron_flags INTERFACE
+# For the targets of this project, not for those that link them.
+add_compile_options(
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast -Wnon-virtual-dtor
   -Woverloaded-virtual -Wcast-align -Wdouble-promotion -Wformat=2
   # Options are aggregates with defaults: a designated initialiser names what differs and leaves out the rest.
@@ -24,9 +24,11 @@ target_compile_options(isochron_flags INTERFACE
   -ffp-contract=off
   $<$<BOOL:${ISOCHRON_WERROR}>:-Werror>)
 if(ISOCHRON_SANITIZE)
-  target_compile_options(isochron_flags INTERFACE -fsanitize=${ISOCHRON_SANITIZE} -fno-sanitize-recover=all
-    -fno-omit-frame-pointer)
-  target_link_options(isochron_flags INTERFACE -fsanitize=${ISOCHRON_SANITIZE})
+  add_compile_options(-fsanitize=${ISOCHRON_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${ISOCHRON_SANITIZE})
+endif()
+if(ISOCHRON_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
 # isochron_library(NAME [LINK TARGETS...]): static library isochron_NAME, alias isochron::NAME. The folders below add
@@ -36,7 +38,11 @@ function(isochron_library name)
   add_library(isochron_${name} STATIC)
   add_library(isochron::${name} ALIAS isochron_${name})
   set_target_properties(isochron_${name} PROPERTIES UNITY_BUILD ${ISOCHRON_UNITY} UNITY_BUILD_BATCH_SIZE 10)
-  target_link_libraries(isochron_${name} PUBLIC isochron_flags ${arg_LINK})
+  set_target_properties(isochron_${name} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(isochron_${name} PUBLIC cxx_std_20)
+  target_include_directories(isochron_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(isochron_${name} PUBLIC ${arg_LINK})
 endfunction()
 
 # Most of the build is tests, and most of that would be optimising code that runs once.
@@ -53,8 +59,8 @@ function(isochron_gtest name)
   if(TARGET ${program})
     set(program $<TARGET_FILE:${program}>)
   endif()
-  set(report ${CMAKE_BINARY_DIR}/reports/${name}.xml)
-  add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/failed_only.py ${report} ${program} ${arg_COMMAND})
+  set(report ${PROJECT_BINARY_DIR}/reports/${name}.xml)
+  add_test(NAME ${name} COMMAND ${PROJECT_SOURCE_DIR}/tests/failed_only.py ${report} ${program} ${arg_COMMAND})
   set(label quick)
   if(arg_FULL)
     set(label full)
@@ -71,7 +77,7 @@ endfunction()
 # scripts/test.py can repeat that alone.
 function(isochron_pytest name)
   add_test(NAME ${name} COMMAND ${ISOCHRON_VENV}/bin/python -m pytest -q -rfEs
-    -o cache_dir=${CMAKE_BINARY_DIR}/pytest/${name} ${ARGN})
+    -o cache_dir=${PROJECT_BINARY_DIR}/pytest/${name} ${ARGN})
 endfunction()
 
 # isochron_gtest_parts(PROGRAM QUICK FILTERS...): the cases that FILTERS name are for `make test`, the others for `make
@@ -91,7 +97,7 @@ function(isochron_test_program name)
   add_executable(${name}_test)
   target_link_libraries(${name}_test PRIVATE GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_options(${name}_test PRIVATE ${ISOCHRON_TEST_OPTIMISATION} -g1)
-  target_compile_definitions(${name}_test PRIVATE ISOCHRON_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_compile_definitions(${name}_test PRIVATE ISOCHRON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   set_target_properties(${name}_test PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   set(quick "")
   if(arg_FULL)

@@ -9,6 +9,7 @@
   json  must be JSON; commands further down find the last one as profile.json
   python  run with the package on its path, after what is further up; run.jsonl is a run log
   diff  of Python: what was there and what comes in its place both run, behind what a script has of its own (PREPARED)
+  cmake  built by tests/package/check.py
   text  output, or what only a person can check
 
 Besides, every relative link leads to a file and every `SomethingTest.Name` is a test.
@@ -105,8 +106,8 @@ def check_block(block, program, folder):
         for sign in "+-":
             kept = [line[1:] for line in block.text.splitlines() if line[0] in (" ", sign)]
             run_python(dataclasses.replace(block, text=PREPARED + "\n".join(kept) + "\n"), folder)
-    elif block.language != "text":
-        raise Untrue(f"a block in '{block.language}'; permitted: cpp, sh, toml, json, python, diff, text")
+    elif block.language not in ("cmake", "text"):
+        raise Untrue(f"a block in '{block.language}'; permitted: cmake, cpp, sh, toml, json, python, diff, text")
 
 
 def check_blocks(document, programs, isochron, folder):

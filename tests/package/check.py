@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Builds the projects of docs/cpp.md from outside: one from an installed package, one with the sources inside it."""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "docs"))
+import blocks  # noqa: E402
+
+# What a project has said itself, or left out, stays so.
+OWN_SETTINGS = """
+if(CMAKE_BUILD_TYPE OR CMAKE_RUNTIME_OUTPUT_DIRECTORY OR CMAKE_CXX_COMPILER_LAUNCHER OR BUILD_TESTING)
+  message(FATAL_ERROR "isochron has changed the settings of the project around it")
+endif()
+"""
+
+
+def run(*command, fails=False):
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if (result.returncode != 0) != fails:
+        raise SystemExit(f"{' '.join(map(str, command))}: exit {result.returncode}\n{result.stdout}\n{result.stderr}")
+    return result.stdout + result.stderr
+
+
+def block_of(document, language, number=0):
+    return [block.text for block in blocks.read(ROOT / document) if block.language == language][number]
+
+
+def configure(folder, *definitions, fails=False):
+    names = [f"-D{definition}" for definition in (*definitions, "CMAKE_EXPORT_COMPILE_COMMANDS=ON")]
+    return run("cmake", "-G", "Ninja", "-S", folder, "-B", folder / "build", *names, fails=fails)
+
+
+def check_flags(folder, source):
+    """Ours are for our own sources."""
+    commands = json.loads((folder / "build" / "compile_commands.json").read_text())
+    (own,) = [one["command"] for one in commands if one["file"].endswith(source)]
+    for flag in (" -W", "-ffp-contract", "-fpch-preprocess", " -O", "ccache"):
+        assert flag not in own, f"{source} is compiled with {flag}: {own}"
+
+
+def check_installed(options, folder):
+    run("cmake", "--install", options.build, "--prefix", folder / "package", "--component", "library")
+    (torch,) = options.venv.glob("lib/python3*/site-packages/torch/share/cmake")
+    places = (f"CMAKE_PREFIX_PATH={folder / 'package'};{torch}", f"MPI_CXX_COMPILER={options.venv}/bin/mpicxx")
+    project = folder / "installed"
+    project.mkdir()
+    text = block_of("docs/cpp.md", "cmake")
+    (project / "CMakeLists.txt").write_text(text)
+    (project / "trainer.cc").write_text(block_of("docs/engine.md", "cpp"))
+    configure(project, *places)
+    check_flags(project, "trainer.cc")
+    run("cmake", "--build", project / "build")
+    run(ROOT / "tests" / "ranks" / "mpirun.sh", options.mpirun, 2, project / "build" / "trainer")
+
+    # Core alone needs nothing of that.
+    (project / "CMakeLists.txt").write_text(text.replace("data engine", "core sim").replace(
+        "isochron::engine isochron::data", "isochron::core isochron::sim"))  # fmt: skip
+    (project / "trainer.cc").write_text((ROOT / "examples" / "02_simulate.cc").read_text())
+    (project / "build" / "CMakeCache.txt").unlink()
+    configure(project, places[0].split(";")[0], "CMAKE_DISABLE_FIND_PACKAGE_Torch=ON",
+              "CMAKE_DISABLE_FIND_PACKAGE_MPI=ON", "CMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON")  # fmt: skip
+    run("cmake", "--build", project / "build")
+    run(project / "build" / "trainer")
+
+    (project / "CMakeLists.txt").write_text(text.replace("data engine", "engin"))
+    assert "engin" in configure(project, places[0], fails=True)
+
+
+def check_inside(folder):
+    project = folder / "inside"
+    project.mkdir()
+    (project / "isochron").symlink_to(ROOT)
+    (project / "CMakeLists.txt").write_text(block_of("docs/cpp.md", "cmake", 1) + OWN_SETTINGS)
+    (project / "controller.cc").write_text((ROOT / "examples" / "01_controller.cc").read_text())
+    configure(project, "ISOCHRON_UNITY=ON")
+    check_flags(project, "controller.cc")
+    run("cmake", "--build", project / "build")
+    assert "step 11:" in run(project / "build" / "controller")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="of preset dev, everything built")
+    parser.add_argument("--venv", type=pathlib.Path, required=True)
+    parser.add_argument("--mpirun", required=True)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        check_installed(options, pathlib.Path(folder))
+        check_inside(pathlib.Path(folder))
+
+
+if __name__ == "__main__":
+    main()
