@@ -76,7 +76,7 @@ golden: all ## regenerate the golden traces; look at the difference before you c
 test-count: setup ## write the number of tests that must run into tests/expected_count
 	@scripts/test.py quick full core-only asan tsan --fresh --update-count
 
-wheel: setup ## pack the Python package with its native module into dist
+wheel: setup ## pack the Python package with its native module and the program into dist
 	@.venv/bin/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
 
 clean: ## remove everything that was built

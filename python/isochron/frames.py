@@ -20,7 +20,7 @@ def choose_library(wanted: Library | None = None) -> Library:
     for library in _LIBRARIES:
         if importlib.util.find_spec(library) is not None:
             return library
-    raise ImportError("run logs as frames need pandas or polars: pip install pandas")
+    raise ImportError("run logs as frames need pandas or polars: pip install isochron[pandas]")
 
 
 def make_frame(rows: Sequence[dict[str, Any]], columns: Sequence[str], wanted: Library | None = None) -> Any:

@@ -107,7 +107,7 @@ def _new_axes(axes: Axes | None) -> Axes:
     try:
         import matplotlib.pyplot
     except ImportError:
-        raise ImportError("isochron.plot needs matplotlib: pip install matplotlib") from None
+        raise ImportError("isochron.plot needs matplotlib: pip install isochron[plot]") from None
     return matplotlib.pyplot.subplots(layout="constrained")[1]
 
 

@@ -80,7 +80,7 @@ def test_needs_one_of_the_two_libraries_and_says_so(lines, write_log, monkeypatc
     assert choose_library() == "polars"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     run = isochron.read_run(write_log(lines))  # reading alone needs none
-    with pytest.raises(ImportError, match="pandas or polars: pip install pandas"):
+    with pytest.raises(ImportError, match="pandas or polars: pip install isochron.pandas"):
         run.steps
     with pytest.raises(ValueError, match="library is 'excel'; permitted: pandas, polars"):
         choose_library("excel")

@@ -22,6 +22,11 @@ A loop of your own:
             loss = train(x, y)                       # mean over the global batch
 """
 
+import importlib.util
+
+if importlib.util.find_spec("tensorflow") is None:
+    raise ModuleNotFoundError("isochron.tensorflow needs TensorFlow: pip install isochron[tensorflow]", name="tensorflow")
+
 from isochron.errors import Error, InvariantError, NonFiniteError, PeerError, PeerLostError, TimeoutError
 from isochron.tensorflow.job import Job
 from isochron.tensorflow.options import JobOptions

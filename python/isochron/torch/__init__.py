@@ -12,6 +12,11 @@
 docs/pytorch.md has the rest.
 """
 
+import importlib.util
+
+if importlib.util.find_spec("torch") is None:
+    raise ModuleNotFoundError("isochron.torch needs PyTorch: pip install isochron[torch]", name="torch")
+
 from isochron._core import EventRecord, StepRecord, UpdateRecord, WorkerStep
 from isochron.errors import (
     Error,

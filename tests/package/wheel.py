@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Packs the wheel and does with it what a stranger does: in an environment of its own, without a compiler, without
+this tree.
+
+  wheel.py own      the wheel of the Python that runs this
+  wheel.py shared   the one of Python 3.12, which later ones share: needs 3.12 and 3.13
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOOLS = ["nanobind", "scikit-build-core"]
+
+SCRIPT = """
+import torch
+import isochron.torch as isochron
+
+job = isochron.Job(global_batch=16, log="run.jsonl")
+model = torch.nn.Linear(4, 1)
+model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+dataset = torch.utils.data.TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+for epoch in job.epochs(2):
+    for x, y in job.loader(dataset):
+        job.backward(torch.nn.functional.mse_loss(model(x), y))
+        optimizer.step()
+        optimizer.zero_grad()
+job.close()
+"""
+
+
+def run(*command, folder=None, status=0, **variables):
+    command = list(map(str, command))
+    result = subprocess.run(command, capture_output=True, text=True, cwd=folder, env={**os.environ, **variables})
+    if result.returncode != status:
+        raise SystemExit(f"{' '.join(command)}: exit {result.returncode}\n{result.stdout}\n{result.stderr}")
+    return result.stdout + result.stderr
+
+
+def pack(python, folder):
+    """The wheel, with the tag that its contents allow."""
+    run(python, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", folder / "raw", ROOT)
+    (raw,) = (folder / "raw").iterdir()
+    tools = pathlib.Path(sys.executable).parent
+    run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", folder / "wheels", raw,
+        PATH=f"{tools}:{os.environ['PATH']}")  # fmt: skip
+    (wheel,) = (folder / "wheels").iterdir()
+    assert "manylinux" in wheel.name, wheel
+    print(wheel.name, wheel.stat().st_size // 1024, "kB")
+    print(run(sys.executable, "-m", "twine", "check", "--strict", wheel).strip())
+    return wheel
+
+
+class Stranger:
+    """An environment that holds the wheel, and a shell that knows nothing else."""
+
+    def __init__(self, python, wheel, folder):
+        self.folder = folder
+        run(python, "-m", "venv", folder / "venv")
+        run(folder / "venv" / "bin" / "pip", "install", "--quiet", "--no-index", wheel)
+
+    def run(self, *command, status=0):
+        bin = self.folder / "venv" / "bin"
+        variables = {"PATH": str(bin), "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
+        return run(bin / command[0], *command[1:], folder=self.folder, status=status, **variables)
+
+    def check(self):
+        assert self.run("isochron", "--version").startswith("isochron ")
+        assert "isochron" in self.run("python", "-m", "isochron", "policies")
+        self.run("isochron", "simulate", "--cluster", "hl8", "--steps", "20", "--log", "simulated.jsonl")
+        self.run("isochron", "report", "simulated.jsonl", "-o", "report.html")
+        assert (self.folder / "report.html").stat().st_size > 10_000
+        self.run("isochron", "ledger", "simulated.jsonl")
+        assert "engine" in self.run("isochron", "train", status=2)
+        self.run("python", "-c", "import isochron; assert isochron.policies()")
+        told = self.run("python", "-c", "import isochron.torch", status=1)
+        assert told.strip().endswith("isochron.torch needs PyTorch: pip install isochron[torch]"), told
+
+    def train(self):
+        """With torch from this tree's environment, which the tests have."""
+        (site,) = (self.folder / "venv").glob("lib/python3*/site-packages")
+        (there,) = pathlib.Path(sys.prefix).glob("lib/python3*/site-packages")
+        # A path file, less what that environment's own ones say: among them is this tree's package.
+        (site / "torch.pth").write_text(f"import sys; sys.path.append({str(there)!r})\n")
+        (self.folder / "train.py").write_text(SCRIPT)
+        where = self.run("python", "-c", "import isochron; print(isochron.__file__)")
+        assert str(self.folder) in where, where
+        self.run("python", "-m", "isochron.launch", "--workers", "2", "train.py")
+        assert "Proven" in self.run("isochron", "ledger", "run.jsonl")
+
+
+def try_own(folder):
+    wheel = pack(sys.executable, folder)
+    stranger = Stranger(sys.executable, wheel, folder)
+    stranger.check()
+    stranger.train()
+
+
+def try_shared(folder):
+    builder, later = shutil.which("python3.12"), shutil.which("python3.13")
+    if not (builder and later):
+        print("SKIPPED: Python 3.12 and 3.13 are not both there")
+        return
+    run(builder, "-m", "venv", folder / "builder")
+    python = folder / "builder" / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", *TOOLS)
+    wheel = pack(python, folder)
+    assert "-cp312-abi3-" in wheel.name, wheel
+    for version in (builder, later):
+        place = folder / pathlib.Path(version).name
+        place.mkdir()
+        Stranger(version, wheel, place).check()
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        {"own": try_own, "shared": try_shared}[sys.argv[1]](pathlib.Path(folder))
+
+
+if __name__ == "__main__":
+    main()
