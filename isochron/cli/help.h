@@ -3,6 +3,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -17,7 +19,13 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override;
 };
 
-/// "simulate, policies, …": the commands that are not hidden.
-[[nodiscard]] std::string command_names(const CLI::App& program);
+/// The commands that are not hidden.
+[[nodiscard]] std::vector<std::string> command_names(const CLI::App& program);
+
+/// "--policy" and so on, without older names.
+[[nodiscard]] std::vector<std::string> option_names(const CLI::App& command);
+
+/// The name that `word` is most likely a slip of; empty if it is like none of them.
+[[nodiscard]] std::string similar_name(std::string_view word, const std::vector<std::string>& names);
 
 }  // namespace isochron::cli

@@ -4,20 +4,32 @@
 #include <iostream>
 #include <memory>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "isochron/cli/help.h"
+#include "isochron/core/error.h"
 
 namespace isochron::cli {
 namespace {
 
+std::string suggestion(std::string_view word, const std::vector<std::string>& names) {
+  const std::string near = similar_name(word, names);
+  return near.empty() ? "" : "; did you mean " + near + "?";
+}
+
 /// What the command line holds beyond what is known.
 std::string unexpected(const CLI::App& app) {
   const std::string word = app.remaining(true).front();
+  const auto commands = app.get_subcommands();
   if (word.starts_with('-')) {
-    return "unknown option '" + word + "'";
+    return "unknown option '" + word + "'" +
+           suggestion(word.substr(0, word.find('=')), option_names(commands.empty() ? app : *commands.front()));
   }
-  return app.get_subcommands().empty() ? "unknown command '" + word + "'; permitted: " + command_names(app)
-                                       : "unexpected argument '" + word + "'";
+  return commands.empty() ? "unknown command '" + word + "'; permitted: " + joined(command_names(app), ", ") +
+                                suggestion(word, command_names(app))
+                          : "unexpected argument '" + word + "'";
 }
 
 /// Runs the command. Bad usage is std::invalid_argument, whatever CLI11 calls it.
@@ -38,7 +50,7 @@ void parse_and_run(CLI::App& app, int argc, char** argv) {
     throw std::invalid_argument(error.what());
   }
   if (app.get_subcommands().empty()) {
-    throw std::invalid_argument("no command; permitted: " + command_names(app));
+    throw std::invalid_argument("no command; permitted: " + joined(command_names(app), ", "));
   }
 }
 

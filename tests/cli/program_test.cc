@@ -63,6 +63,9 @@ TEST_F(ProgramTest, RefusesBadUsage) {
   expect_refusal("frobnicate --help", "unknown command 'frobnicate'" + commands);
   expect_refusal("--frobnicate", "unknown option '--frobnicate'");
   expect_refusal("simulate --frobnicate", "unknown option '--frobnicate'\nTry 'isochron simulate --help'");
+  expect_refusal("simulat --steps 3", "unknown command 'simulat'" + commands + "; did you mean simulate?");
+  expect_refusal("simulate --polcy=uniform", "unknown option '--polcy=uniform'; did you mean --policy?\n");
+  expect_refusal("simulate --setps 3", "unknown option '--setps'; did you mean --steps?\n");
   expect_refusal("simulate hl8", "unexpected argument 'hl8'");
   expect_refusal("simulate --steps", "--steps");
   expect_refusal("simulate --steps 5 --steps 6", "--steps");
