@@ -8,6 +8,7 @@
 #include "isochron/io/toml_fields.h"
 #include "isochron/io/toml_file.h"
 #include "isochron/io/units.h"
+#include "isochron/sim/cluster.h"
 
 namespace isochron::io {
 namespace {
@@ -102,14 +103,14 @@ Group read_machine(
     fields.refuse("count", "1 to " + std::to_string(kMaxMachines));
   }
   read_bounds(fields, profile, group.machine);
-  const auto not_negative = [&fields](const char* key, double& value) {
-    fields.number(key, value);
-    if (value < 0.0) {
-      fields.refuse(key, "a finite number, 0 or more");
-    }
-  };
-  not_negative("noise", group.machine.noise);
-  not_negative("price_per_hour", group.machine.price_per_hour);
+  fields.number("noise", group.machine.noise);
+  if (!(group.machine.noise >= 0.0 && group.machine.noise <= sim::kMostNoise)) {
+    fields.refuse("noise", "0 to 3");
+  }
+  fields.number("price_per_hour", group.machine.price_per_hour);
+  if (group.machine.price_per_hour < 0.0) {
+    fields.refuse("price_per_hour", "a finite number, 0 or more");
+  }
   read_link(fields, file, group.machine.link);
   fields.finish();
   return group;

@@ -63,7 +63,9 @@ void TomlFields::fail_where_named(const std::string& message) const {
 }
 
 const toml::node* TomlFields::node(std::string_view key) {
-  known_.emplace_back(key);
+  if (std::ranges::find(known_, key) == known_.end()) {
+    known_.emplace_back(key);
+  }
   return table_.get(key);
 }
 

@@ -31,6 +31,9 @@ class Checker {
   void not_negative(std::string_view field, double value) const {
     require(std::isfinite(value) && value >= 0.0, field, value, "a finite number, 0 or more");
   }
+  void deviation(std::string_view field, double value) const {
+    require(value >= 0.0 && value <= kMostNoise, field, value, "0 to 3");
+  }
   void share(std::string_view field, double value) const {
     require(value >= 0.0 && value <= 1.0, field, value, "0 to 1");
   }
@@ -40,7 +43,7 @@ class Checker {
 };
 
 void validate_noise(const Noise& noise, const Checker& check) {
-  check.not_negative("noise", noise.sigma);
+  check.deviation("noise", noise.sigma);
   check.require(
       noise.autocorrelation >= 0.0 && noise.autocorrelation < 1.0,
       "autocorrelation",
@@ -54,7 +57,7 @@ void validate_noise(const Noise& noise, const Checker& check) {
       "spike_high",
       noise.spike_high,
       "a finite number, spike_low or more");
-  check.not_negative("drift", noise.drift);
+  check.deviation("drift", noise.drift);
 }
 
 void validate_interference(const Interference& interference, const Checker& check) {
@@ -140,7 +143,7 @@ void ClusterSpec::validate() const {
   const Checker check("cluster \"" + name + "\"");
   check.require(!workers.empty(), "the number of workers", 0, "1 or more");
   check.positive("sample_seconds", sample_seconds);
-  check.not_negative("common_noise", common_noise);
+  check.deviation("common_noise", common_noise);
   std::set<std::string> names;
   for (const WorkerSpec& worker : workers) {
     validate_worker(worker);

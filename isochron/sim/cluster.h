@@ -15,14 +15,17 @@
 
 namespace isochron::sim {
 
+/// The most that standard deviations of the logarithm of time may be: beyond it times differ by more than any machine's.
+inline constexpr double kMostNoise = 3.0;
+
 /// Random variation of one worker's step times, on the logarithm of time.
 struct Noise {
-  double sigma = 0.0;              // standard deviation per step, >= 0
+  double sigma = 0.0;              // standard deviation per step, 0..kMostNoise
   double autocorrelation = 0.0;    // of consecutive steps (AR(1)), 0..1; the standard deviation stays sigma
   double spike_probability = 0.0;  // a step takes spike_low..spike_high times as long (Pareto tail), 0..1
   double spike_low = 3.0;          // > 1
   double spike_high = 10.0;        // >= spike_low
-  double drift = 0.0;              // standard deviation per step of a random walk of log speed, >= 0
+  double drift = 0.0;              // standard deviation per step of a random walk of log speed, 0..kMostNoise
 };
 
 /// A co-tenant that comes and goes: `slowdown` times slower for `on` steps, then normal for `off` steps.

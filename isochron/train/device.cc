@@ -43,6 +43,10 @@ c10::Device choose_device(const std::string& name) {
   if ((!numbered && name != kCuda && name != "auto") || gpu < 0) {
     throw std::invalid_argument("device is '" + name + "'; permitted: cpu, cuda, cuda:N, auto");
   }
+  if (gpus == 0) {
+    throw std::invalid_argument(
+        "device is '" + name + "'; permitted: cpu (this machine has no GPU that LibTorch can use)");
+  }
   if (gpu >= gpus) {
     throw std::invalid_argument(
         "device is '" + name + "'; permitted: one of the " + std::to_string(gpus) + " GPUs here");

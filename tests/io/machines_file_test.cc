@@ -92,8 +92,7 @@ TEST(MachinesFileTest, NamesTheLineTheKeyAndWhatIsPermitted) {
       "m.toml:2: memory is '1gbyte'; permitted: what the model takes for a batch of 1, or more");
   EXPECT_THAT(
       machines_refusal("[[machine]]\nmemory = \"3gbyte\"\nmax_batch = 3\n"), HasSubstr("permitted: one of the two"));
-  EXPECT_EQ(
-      machines_refusal("[[machine]]\nnoise = -1\n"), "m.toml:2: noise is -1; permitted: a finite number, 0 or more");
+  EXPECT_EQ(machines_refusal("[[machine]]\nnoise = -1\n"), "m.toml:2: noise is -1; permitted: 0 to 3");
   EXPECT_THAT(
       machines_refusal("[[machine]]\nnetwork = { rate = \"fast\" }\n"),
       HasSubstr("m.toml:2: rate is 'fast'; permitted"));
