@@ -170,7 +170,7 @@ with isochron.Job(global_batch=12, sync="asp", timeout={timeout}, log={str(tmp_p
             job.backward((model(x) - y).square().mean())
             optimizer.step()
         assert job.ledger.complete
-    print("size", job.size, flush=True)
+    print("size %d\\n" % job.size, end="", flush=True)  # at once, since another one prints, too
 """
     with launched(tmp_path, script, "-n", "3") as launcher:
         _, told = launcher.communicate(timeout=120)
