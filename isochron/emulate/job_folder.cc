@@ -1,10 +1,8 @@
 #include "isochron/emulate/job_folder.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <climits>
 #include <cstring>
 #include <fstream>
 #include <set>
@@ -16,6 +14,7 @@
 #include "isochron/core/error.h"
 #include "isochron/emulate/owner.h"
 #include "isochron/io/output_file.h"
+#include "isochron/io/process_usage.h"
 
 namespace isochron::emulate {
 namespace {
@@ -81,10 +80,8 @@ void remove_orphaned_folders(const fs::path& parent) {
 }
 
 std::size_t remove_orphaned_segments(const fs::path& folder) {
-  std::array<char, HOST_NAME_MAX + 1> host{};
-  gethostname(host.data(), host.size() - 1);
   // As Open MPI names them: sm_segment.HOST.USER.JOB.RANK. Other hosts, which are containers, may share the folder.
-  const std::string prefix = std::string("sm_segment.") + host.data() + "." + std::to_string(geteuid()) + ".";
+  const std::string prefix = "sm_segment." + io::host_name() + "." + std::to_string(geteuid()) + ".";
   const auto oldest_new = fs::file_time_type::clock::now() - kNewSegment;
   std::vector<fs::path> candidates;
   std::error_code ignored;

@@ -3,11 +3,12 @@
 #include <string>
 
 #include "isochron/engine/job.h"
+#include "isochron/io/process_usage.h"
 
 namespace isochron {
 
 Introduction introduce(const JobOptions& options) {
-  return Introduction::of(options, ISOCHRON_VERSION, options.device_type());
+  return Introduction::of(options, ISOCHRON_VERSION, options.device_type(), io::host_name());
 }
 
 std::vector<Worker> agree(const Group& group, const JobOptions& options) {

@@ -1,6 +1,8 @@
 #include "isochron/io/process_usage.h"
 
 #include <algorithm>
+#include <array>
+#include <climits>
 #include <fstream>
 
 #include <sys/resource.h>
@@ -29,6 +31,11 @@ ProcessUsage process_usage() {
       .cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime),
       .memory = memory,
       .peak_memory = std::max(1024.0 * static_cast<double>(usage.ru_maxrss) / machine, memory)};
+}
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 }  // namespace isochron::io

@@ -1,5 +1,7 @@
-// What this process takes of its machine.
+// Where this process runs, and what it takes of its machine.
 #pragma once
+
+#include <string>
 
 namespace isochron::io {
 
@@ -10,5 +12,7 @@ struct ProcessUsage {
 };
 
 ProcessUsage process_usage();
+
+[[nodiscard]] std::string host_name();
 
 }  // namespace isochron::io

@@ -11,6 +11,7 @@
 #include "isochron/core/error.h"
 #include "isochron/core/job_settings.h"
 #include "isochron/core/replica/introduction.h"
+#include "isochron/io/process_usage.h"
 #include "isochron/python/bind.h"
 
 namespace nb = nanobind;
@@ -132,7 +133,7 @@ void bind_options(nb::module_& module) {
       .def(
           "introduction",
           [](const JobSettings& self, const std::string& device) {
-            return Introduction::of(self, ISOCHRON_VERSION, device);
+            return Introduction::of(self, ISOCHRON_VERSION, device, io::host_name());
           },
           nb::arg("device"),
           "How this worker introduces itself to the others.");

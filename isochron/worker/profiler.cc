@@ -14,6 +14,7 @@
 
 #include "isochron/core/trace/quantiles.h"
 #include "isochron/emulate/machine.h"
+#include "isochron/io/process_usage.h"
 #include "isochron/io/worker_variables.h"
 #include "isochron/train/device.h"
 #include "isochron/train/trainer.h"
@@ -39,11 +40,6 @@ train::Options training_of(const ProfilerOptions& options) {
   training.job.global_batch = options.max_batch;
   training.epochs = 1;
   return training;
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 /// The launcher's limit, or what the system permits.
@@ -175,7 +171,7 @@ class Profiler {
     profile.dataset_size = trainer_.training_samples();
     const c10::Device device = train::choose_device(options_.training.device);
     profile.device = device.is_cpu() ? "cpu" : "cuda";
-    profile.machine = host_name();
+    profile.machine = io::host_name();
     profile.cores = own_cores();
     profile.threads = options_.training.threads;
     const train::SoloCosts costs = trainer_.solo_costs();

@@ -36,7 +36,7 @@ class JobKeywords(TypedDict, total=False):
     reference_batch: int
     # Steps in which the rate rises to its value
     warmup_steps: int
-    # Its name, for people; empty: worker-K
+    # Its name, for people; empty: worker-K, on several hosts HOST-K
     name: str
     # Workers of one kind share the shape of their time curve; empty: the device's
     kind: str

@@ -10,7 +10,7 @@ namespace isochron {
 namespace {
 
 Introduction introduction(const std::string& policy) {
-  return {.shared = {{"policy", policy}, {"seed", "3"}}, .worker = {.kind = "cuda", .max_batch = 8}};
+  return {.shared = {{"policy", policy}, {"seed", "3"}}, .worker = {.kind = "cuda", .max_batch = 8}, .host = "node7"};
 }
 
 std::string refusal(const std::vector<Introduction>& introductions) {
@@ -31,6 +31,29 @@ TEST(IntroductionTest, WorkersHaveTheirRanksAsIdsAndGetNames) {
   EXPECT_EQ(workers[0].max_batch, 8);
   EXPECT_EQ(workers[1].id, 1U);
   EXPECT_EQ(workers[1].name, "fast");
+}
+
+TEST(IntroductionTest, OnSeveralHostsNamesSayWhere) {
+  std::vector<Introduction> introductions(4, introduction("uniform"));
+  const auto set_hosts = [&](const std::vector<std::string>& hosts) {
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+      introductions[rank].host = hosts[rank];
+    }
+  };
+  const auto names = [&] {
+    std::vector<std::string> all;
+    for (const Worker& worker : agree(introductions)) {
+      all.push_back(worker.name);
+    }
+    return all;
+  };
+  set_hosts({"node7.lab", "node7.lab", "node7.lab", "node7.lab"});
+  EXPECT_EQ(names(), (std::vector<std::string>{"worker-0", "worker-1", "worker-2", "worker-3"}));
+  set_hosts({"node7.lab", "node8.lab", "node7.lab", "node8.lab"});
+  introductions[3].worker.name = "fast";
+  EXPECT_EQ(names(), (std::vector<std::string>{"node7-0", "node8-0", "node7-1", "fast"}));
+  set_hosts({"node7.lab", "node7.attic", "node7.lab", "node7.attic"});
+  EXPECT_EQ(names(), (std::vector<std::string>{"node7.lab-0", "node7.attic-0", "node7.lab-1", "fast"}));
 }
 
 TEST(IntroductionTest, OptionsThatDifferAreRefusedByNameRankAndValue) {
@@ -55,6 +78,7 @@ TEST(IntroductionTest, SurvivesItsWay) {
   EXPECT_EQ(back.shared, introduction("static:split=1,2").shared);
   EXPECT_EQ(back.worker.kind, "cuda");
   EXPECT_EQ(back.worker.max_batch, 8);
+  EXPECT_EQ(back.host, "node7");
   EXPECT_THROW((void)Introduction::decode("nonsense"), std::invalid_argument);
 }
 

@@ -1,6 +1,9 @@
 #include "isochron/core/replica/introduction.h"
 
+#include <map>
+#include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "isochron/core/replica/progress.h"
 
@@ -28,19 +31,48 @@ std::string difference(const Introduction& theirs, const Introduction& first, co
 
 struct Described {
   WorkerState worker;
-  void exchange(StateExchange& state) { state.part("worker", worker); }
+  std::string host;
+  void exchange(StateExchange& state) {
+    state.part("worker", worker);
+    state.field("worker.host", host);
+  }
 };
+
+std::string_view without_domain(std::string_view host) {
+  return host.substr(0, host.find('.'));
+}
+
+/// Of the ranks in order: node7-0, node7-1, node8-0; with domains if hosts of several have one name. Nothing if all are
+/// on one host.
+std::vector<std::string> names_by_host(std::span<const Introduction> introductions) {
+  std::set<std::string_view> hosts;
+  std::set<std::string_view> short_hosts;
+  for (const Introduction& introduction : introductions) {
+    hosts.insert(introduction.host);
+    short_hosts.insert(without_domain(introduction.host));
+  }
+  std::vector<std::string> names(introductions.size());
+  std::map<std::string_view, std::size_t> ranks;
+  for (std::size_t rank = 0; hosts.size() > 1 && rank < names.size(); ++rank) {
+    const std::string_view host = introductions[rank].host;
+    names[rank] = short_hosts.size() == hosts.size() ? without_domain(host) : host;
+    names[rank] += "-" + std::to_string(ranks[host]++);
+  }
+  return names;
+}
 
 }  // namespace
 
-Introduction Introduction::of(const JobSettings& settings, std::string_view version, std::string_view device) {
-  Introduction introduction{.shared = option_texts(settings, kAgreed), .worker = describe(settings, device)};
+Introduction Introduction::of(
+    const JobSettings& settings, std::string_view version, std::string_view device, std::string host) {
+  Introduction introduction{
+      .shared = option_texts(settings, kAgreed), .worker = describe(settings, device), .host = std::move(host)};
   introduction.shared.emplace("version", version);
   return introduction;
 }
 
 std::string Introduction::encode() const {
-  Described described{{worker}};
+  Described described{{worker}, host};
   State state = save_state(described);
   state.words.insert(shared.begin(), shared.end());
   return state.serialize();
@@ -50,7 +82,7 @@ Introduction Introduction::decode(const std::string& text) {
   const State state = State::parse(text);
   Described described;
   restore_state(described, state);
-  Introduction introduction{.shared = {}, .worker = described.worker.worker};
+  Introduction introduction{.shared = {}, .worker = described.worker.worker, .host = described.host};
   for (const auto& [name, value] : state.words) {
     if (!name.starts_with(kWorker)) {
       introduction.shared.emplace(name, value);
@@ -61,6 +93,7 @@ Introduction Introduction::decode(const std::string& text) {
 
 std::vector<Worker> agree(std::span<const Introduction> introductions) {
   std::vector<Worker> workers;
+  const std::vector<std::string> names = names_by_host(introductions);
   for (std::size_t rank = 0; rank < introductions.size(); ++rank) {
     const std::string trouble = difference(introductions[rank], introductions[0], "rank " + std::to_string(rank));
     if (!trouble.empty()) {
@@ -68,6 +101,7 @@ std::vector<Worker> agree(std::span<const Introduction> introductions) {
     }
     Worker worker = introductions[rank].worker;
     worker.id = rank;
+    worker.name = worker.name.empty() ? names[rank] : worker.name;
     worker.name = name_of(worker);
     workers.push_back(std::move(worker));
   }

@@ -17,16 +17,19 @@ namespace isochron {
 struct Introduction {
   std::map<std::string, std::string, std::less<>> shared;  // options by name; all workers must give the same
   Worker worker;                                           // its id is not known yet
+  std::string host;                                        // that it runs on
 
   /// What a worker of this version with these settings says. `device` is its kind unless the settings name one.
-  static Introduction of(const JobSettings& settings, std::string_view version, std::string_view device);
+  static Introduction of(
+      const JobSettings& settings, std::string_view version, std::string_view device, std::string host);
 
   /// As text that travels. decode() throws std::invalid_argument on any other text.
   [[nodiscard]] std::string encode() const;
   static Introduction decode(const std::string& text);
 };
 
-/// All workers by rank, which is their id; who has no name gets one. Throws std::invalid_argument naming option, rank
+/// All workers by rank, which is their id; who has no name gets one: worker-0 and so on if all are on one host, else
+/// node7-0, of the host and the place among the ranks there. Throws std::invalid_argument naming option, rank
 /// and values if they do not share what they must.
 std::vector<Worker> agree(std::span<const Introduction> introductions);
 
