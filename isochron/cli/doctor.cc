@@ -58,8 +58,8 @@ std::vector<Finding> examine_job(const std::string& job) {
 
 std::vector<Finding> examine(const std::string& data) {
   std::vector<Finding> findings{check_worker_program()};
-  for (std::vector<Finding>& more :
-       std::vector{emulate::check_mpi(), emulate::check_limits(), emulate::check_machine(data)}) {
+  for (std::vector<Finding>& more : std::vector{
+           emulate::check_mpi(), emulate::check_python(), emulate::check_limits(), emulate::check_machine(data)}) {
     std::ranges::move(more, std::back_inserter(findings));
   }
   return findings;

@@ -30,6 +30,9 @@ struct Finding {
 /// What a cluster is emulated with: CPU quotas and links.
 [[nodiscard]] std::vector<Finding> check_limits();
 
+/// The python3 of this shell: its version, our package and the frameworks in it.
+[[nodiscard]] std::vector<Finding> check_python();
+
 /// Cores, memory, clocks and GPUs; the datasets in `data`.
 [[nodiscard]] std::vector<Finding> check_machine(const std::filesystem::path& data);
 
