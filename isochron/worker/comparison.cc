@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <span>
 
 #include "isochron/io/output_file.h"
 #include "isochron/io/run_log_writer.h"
@@ -38,7 +39,7 @@ std::vector<Stage> stages_of(const sim::ClusterSpec& cluster, std::int64_t steps
   return stages;
 }
 
-/// One lane in one round.
+/// One lane in one round. Its times are those of its own training: the turns of others and evaluations do not count.
 class Runner {
  public:
   Runner(const Lane& lane, const ComparisonOptions& options, std::span<const Stage> stages, std::size_t rank)
@@ -58,9 +59,14 @@ class Runner {
       const auto start = Clock::now();
       trainer_.step();
       const double seconds = seconds_since(start);
+      StepRecord& record = log_.steps.emplace_back(trainer_.job().last_step());
+      record.seconds = seconds;  // the training loop's, which is a little more than the job knows
+      const double shift = log_.seconds - record.start_seconds;
+      record.start_seconds += shift;
+      for (WorkerStep& worker : record.workers) {
+        worker.start_seconds += shift;
+      }
       log_.seconds += seconds;
-      log_.steps.push_back(trainer_.job().last_step());
-      log_.steps.back().seconds = seconds;  // the training loop's, which is a little more than the job knows
       evaluate_if_due(std::ssize(log_.steps));
     }
   }
@@ -89,8 +95,15 @@ class Runner {
       follow_stage();
       const std::int64_t next = std::min({last, next_evaluation(), next_stage()});
       trainer_.barrier_at(next);
+      const auto known = std::ssize(log_.updates);
       const auto start = Clock::now();
       while (trainer_.step() && !trainer_.all_together()) {
+      }
+      const auto added = std::span(log_.updates).subspan(static_cast<std::size_t>(known));
+      const auto began = [](const UpdateRecord& update) { return update.worker.start_seconds; };
+      const double shift = added.empty() ? 0.0 : log_.seconds - began(std::ranges::min(added, {}, began));
+      for (UpdateRecord& update : added) {
+        update.worker.start_seconds += shift;
       }
       log_.seconds += seconds_since(start);
       log_.batch_sizes = trainer_.job().batch_sizes();
