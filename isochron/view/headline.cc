@@ -30,8 +30,8 @@ std::string describe(const NamedRun& run) {
   std::string text = run.name + " does " + grouped(summary.samples_per_second, 1) + " samples per second " +
                      place(*run.view) + " over " + grouped(static_cast<double>(summary.steps), 0) + " steps";
   if (!std::isnan(summary.balance)) {
-    text += ", with a balance of " + grouped(summary.balance, 3) + " and a utilization of " +
-            grouped(summary.utilization, 3);
+    text += "; on average a worker waits " + grouped(100.0 * (1.0 - summary.balance), 0) +
+            " % of a step for the slowest one";
   }
   return text + ".";
 }

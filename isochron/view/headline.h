@@ -14,7 +14,7 @@ struct NamedRun {
 };
 
 /// For several runs, how much faster isochron, or else the fastest, is than uniform, or else the slowest; for one run,
-/// its speed and balance.
+/// its speed and how long workers wait.
 [[nodiscard]] std::string headline(const std::vector<NamedRun>& runs);
 
 /// 1234567.8 as "1,234,567.8".

@@ -37,8 +37,8 @@ TEST(HeadlineTest, DescribesOneRun) {
   const RunView view = view_of(10);
   EXPECT_EQ(
       headline({{.name = "x", .view = &view}}),
-      "x does 100.0 samples per second on pair (2 workers) over 10 steps, with a balance of 0.750 and a utilization of "
-      "0.625.");
+      "x does 100.0 samples per second on pair (2 workers) over 10 steps; on average a worker waits 25 % of "
+      "a step for the slowest one.");
   const RunView empty(header_of({"a"}));
   EXPECT_EQ(
       headline({{.name = "x", .view = &empty}}), "x does unknown samples per second on pair (1 worker) over 0 steps.");
