@@ -5,7 +5,7 @@ seeds ?= 20  # of `make chaos`
 steps ?= 300  # of each of them
 minutes ?= 60  # of `make soak`
 
-.PHONY: all program setup demo data test check rest asan tsan core-only chaos soak mutate fuzz lint lint-all analyze format bench golden test-count wheel clean help
+.PHONY: all program setup demo data test check rest asan tsan core-only chaos soak mutate fuzz lint lint-all analyze format bench golden test-count site wheel clean help
 
 program: ## build the program: build/isochron
 	@scripts/setup.sh build
@@ -75,6 +75,9 @@ golden: all ## regenerate the golden traces; look at the difference before you c
 
 test-count: setup ## write the number of tests that must run into tests/expected_count
 	@scripts/test.py quick full core-only asan tsan --fresh --update-count
+
+site: setup ## write the documents as a web site to build/site
+	@.venv/bin/python -m mkdocs build --strict --quiet
 
 wheel: setup ## pack the Python package with its native module and the program into dist
 	@.venv/bin/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .

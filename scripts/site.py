@@ -1,0 +1,48 @@
+"""What the site has besides docs/*.md (mkdocs calls this): README.md as its first page, the reference of the Python
+package, and links out of docs as names of files, since the site holds documents only."""
+
+import pathlib
+import re
+
+from mkdocs.structure.files import File
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)#\s]+)((?:#[^)\s]*)?)\)")
+
+REFERENCE = """# Python reference
+
+Written from the package's docstrings. What each option of a job means is in the tables of [PyTorch](pytorch.md) and
+[TensorFlow](tensorflow.md).
+
+::: isochron.torch.job.Job
+::: isochron.torch.loader.Loader
+::: isochron.tensorflow.job.Job
+::: isochron.run
+::: isochron.plot
+::: isochron.errors
+"""
+
+
+def on_files(files, config):
+    readme = (ROOT / "README.md").read_text()
+    files.append(File.generated(config, "index.md", content=LINK.sub(_into_docs, readme)))
+    files.append(File.generated(config, "api.md", content=REFERENCE))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    return LINK.sub(_name_outside, markdown)
+
+
+def _into_docs(match):
+    picture, text, target, anchor = match.groups()
+    inside = target.removeprefix("docs/")
+    return f"{picture}[{text}]({inside if inside != target else '../' + target}{anchor})"
+
+
+def _name_outside(match):
+    _, text, target, _ = match.groups()
+    if not target.startswith("../"):
+        return match[0]
+    name = target.removeprefix("../")
+    return f"`{name}`" if text in (name, pathlib.PurePath(name).name) else f"{text} (`{name}`)"
