@@ -1,4 +1,4 @@
-"""`python -m isochron.launch` where there is no torch, with TensorFlow's workers."""
+"""`python -m isochron.launch` where there is no torch, and `isochron launch`, with TensorFlow's workers."""
 
 import os
 import pathlib
@@ -54,4 +54,14 @@ def launched_loss(folder):
     check_trained(folder, 1)
 
 
-CASES = {case.__name__: case for case in (launched, launched_loss)}
+def program_launched(folder):
+    """Under `isochron launch`, on an emulated cluster whose second worker has a third of the speed."""
+    cluster = folder / "cluster.toml"
+    cluster.write_text("[[worker]]\nname = 'fast'\ncores = 0.6\n[[worker]]\nname = 'slow'\ncores = 0.2\n")
+    launcher = [os.environ["ISOCHRON_PROGRAM"], "launch", "--cluster", str(cluster), "--", sys.executable]
+    done = launch(launcher, folder, NOBODY)
+    assert done.returncode == 0, done.stdout + done.stderr
+    check_trained(folder, NOBODY)
+
+
+CASES = {case.__name__: case for case in (launched, launched_loss, program_launched)}

@@ -288,9 +288,9 @@ def async_lost(folder):
     part(folder, 2, die)
 
 
-def async_lost_desk(folder):
+def async_lost_coordinator(folder):
     """The first one, which deals the samples."""
-    part(folder, 0, partial(die, case="async_lost_desk"))
+    part(folder, 0, partial(die, case="async_lost_coordinator"))
 
 
 def async_lost_sockets(folder):
@@ -315,5 +315,5 @@ def async_stopped(folder):
 CASES = {
     case.__name__: case
     for case in (bound_zero, every_sample, every_sample_over_sockets, bounded, refusals, not_finite, async_lost,
-                 async_lost_desk, async_lost_sockets, async_left, async_stopped)
+                 async_lost_coordinator, async_lost_sockets, async_left, async_stopped)
 }  # fmt: skip

@@ -47,7 +47,7 @@ def check_meeting(environments):
     assert len(set(clusters[0].addresses)) == len(environments)
 
 
-def meeting(folder):
+def rendezvous(folder):
     from launch import free_ports
 
     port = str(free_ports(1)[0] - 1)  # they meet at the one after it
@@ -97,7 +97,7 @@ def knock_with_everything(port):
     return [socket.create_connection(("127.0.0.1", port), 10) for _ in range(100)]
 
 
-def meeting_strangers(folder):
+def rendezvous_strangers(folder):
     """Strangers at the rendezvous are neither heard nor do they end or delay it."""
     from launch import free_ports
 
@@ -227,6 +227,6 @@ def async_unclosed(folder):
 
 CASES = {
     case.__name__: case
-    for case in (meeting, meeting_strangers, roll_call_strangers, examples_before, examples_after, no_torch, reports,
-                 heartbeat_is_ours, async_unclosed)  # fmt: skip
+    for case in (rendezvous, rendezvous_strangers, roll_call_strangers, examples_before, examples_after, no_torch,
+                 reports, heartbeat_is_ours, async_unclosed)  # fmt: skip
 }
