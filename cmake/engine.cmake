@@ -12,8 +12,10 @@ find_package(Torch REQUIRED)
 add_library(isochron_torch INTERFACE)
 # The C++ library first: wheels for GPUs export parts of an older one (std::filesystem), which crash when they are used.
 # Whoever installs a package finds LibTorch anew (cmake/isochronConfig.cmake.in).
-target_link_libraries(isochron_torch INTERFACE "$<BUILD_INTERFACE:stdc++;${TORCH_LIBRARIES}>")
-target_include_directories(isochron_torch SYSTEM INTERFACE "$<BUILD_INTERFACE:${TORCH_INCLUDE_DIRS}>")
+list(TRANSFORM TORCH_LIBRARIES REPLACE "(.+)" "$<BUILD_INTERFACE:\\1>" OUTPUT_VARIABLE torch_libraries)
+list(TRANSFORM TORCH_INCLUDE_DIRS REPLACE "(.+)" "$<BUILD_INTERFACE:\\1>" OUTPUT_VARIABLE torch_headers)
+target_link_libraries(isochron_torch INTERFACE $<BUILD_INTERFACE:stdc++> ${torch_libraries})
+target_include_directories(isochron_torch SYSTEM INTERFACE ${torch_headers})
 set_target_properties(isochron_torch PROPERTIES EXPORT_NAME torch)
 
 # PyTorch's wheels bring NCCL as a package beside them.
