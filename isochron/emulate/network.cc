@@ -28,12 +28,8 @@ void must_run(const Command& command) {
   if (outcome.status == 0) {
     return;
   }
-  std::string command;
-  for (const std::string& word : command) {
-    command.append(command.empty() ? "" : " ").append(word);
-  }
   const std::string reason = outcome.output.substr(0, outcome.output.find_first_of(".\n"));
-  throw Error("cannot limit the network: `" + command + "`: " + (reason.empty() ? "not found" : reason));
+  throw Error("cannot limit the network: `" + joined(command, " ") + "`: " + (reason.empty() ? "not found" : reason));
 }
 
 void delete_namespace(const std::string& name) {

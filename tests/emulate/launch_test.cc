@@ -207,7 +207,7 @@ TEST_F(LaunchTest, FollowsTheClustersFile) {
     std::optional<io::JoinRequestFile> request;
     EXPECT_TRUE(await([&] { return (request = io::take_join_request(folder)).has_value(); }));
     ASSERT_TRUE(request);
-    EXPECT_THAT(request->words, testing::IsSupersetOf({"enter", "--worker", "2"}));
+    EXPECT_THAT(request->command, testing::IsSupersetOf({"enter", "--worker", "2"}));
     EXPECT_THAT(content(folder / "2.environment"), HasSubstr("ISOCHRON_WORKER_NAME=new"));
     EXPECT_TRUE(value(fast, "ISOCHRON_CGROUP").empty() || await([&] { return quota(fast) == "7500"; }));
     EXPECT_FALSE(has_ended(std::stoi(value(fast, "pid"))));
