@@ -9,6 +9,7 @@
 #include "isochron/core/error.h"
 #include "isochron/core/trace/json.h"
 #include "isochron/io/units.h"
+#include "isochron/sim/cluster.h"
 
 namespace isochron::cli {
 namespace {
@@ -123,6 +124,14 @@ double parse_number(const std::string& text) {
   double value = 0.0;
   if (!parse(text, value) || !std::isfinite(value) || value < 0.0) {
     throw_refusal(text, "a finite number, 0 or more");
+  }
+  return value;
+}
+
+double parse_noise(const std::string& text) {
+  double value = 0.0;
+  if (!parse(text, value) || !(value >= 0.0 && value <= sim::kMostNoise)) {
+    throw_refusal(text, "0 to 3");
   }
   return value;
 }

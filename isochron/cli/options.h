@@ -40,6 +40,9 @@ CLI::Option* add_whole(
 /// A finite number, 0 or more. Throws std::invalid_argument: "'x'; permitted: …".
 [[nodiscard]] double parse_number(const std::string& text);
 
+/// A standard deviation of the logarithm of step times, 0 to 3. Throws likewise.
+[[nodiscard]] double parse_noise(const std::string& text);
+
 /// Like parse_number.
 CLI::Option* add_number(CLI::App& command, const std::string& name, double& value, const std::string& help);
 

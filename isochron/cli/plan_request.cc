@@ -100,7 +100,7 @@ void PlanRequest::add_options(CLI::App& command) {
   const std::string model = "What is assumed";
   add_number(command, "--overlap", overlap, "Of the exchange that backward could hide, so much is, 0 to 1")
       ->group(model);
-  const auto set_noise = [this](const std::string& text) { noise = parse_number(text); };
+  const auto set_noise = [this](const std::string& text) { noise = parse_noise(text); };
   add_value(command, "--noise", "SIGMA", "Of the logarithm of step times; beats files", set_noise)->group(model);
   output.add_option(command);
 }

@@ -46,7 +46,7 @@ void add_run_group(CLI::App& command, SimulateRequest& request) {
 
 void add_cluster_group(CLI::App& command, SimulateRequest& request) {
   const std::string group = "Cluster (beats what the cluster says)";
-  const auto set_noise = [&request](const std::string& text) { request.noise = parse_number(text); };
+  const auto set_noise = [&request](const std::string& text) { request.noise = parse_noise(text); };
   add_value(command, "--noise", "SIGMA", "Standard deviation of the logarithm of step times", set_noise)->group(group);
   const auto set_rate = [&request](const std::string& text) { request.link_rate = io::parse_rate(text); };
   add_value(command, "--link-rate", "RATE", "Of every worker's link, such as 10gbit", set_rate)->group(group);

@@ -38,7 +38,7 @@ void check(const fs::path& folder, const std::string& bytes) {
   refuse_or_read([&] { (void)isochron::emulate::command_to_join(folder, 0); });
   refuse_or_read([&] {
     const auto request = isochron::io::take_join_request(folder);
-    ISO_CHECK(request && !request->words.empty(), "a request without a program");
+    ISO_CHECK(request && !request->command.empty(), "a request without a program");
   });
   ISO_CHECK(!isochron::io::take_join_request(folder), "a request that stays");
   try {
