@@ -114,6 +114,7 @@ JobEnd Supervisor::run() {
     }
     watch_start(step);
     watch_mpirun(step);
+    watch_stopped();
     watch_end();
     end_mpirun_in_time();
   }
@@ -326,6 +327,32 @@ void Supervisor::watch_mpirun(std::int64_t step) {
     job_.say(reason + ": the job goes on without it");
     WorkerNotes(job_.folder, late->first).write_status(128 + SIGKILL);
     asked_for_.erase(late);
+  }
+}
+
+/// The owner of the wait for a job whose workers are all stopped: none of them is left to evict the others.
+void Supervisor::watch_stopped() {
+  const auto now = Clock::now();
+  if (now < next_watch_ || passed_on_ != 0 || start_failed_ || workers_.size() < 2) {
+    return;
+  }
+  std::vector<std::size_t> members;
+  for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
+    if (!mourned_[worker] && has_reached(worker, io::WorkerPhase::kMember) && workers_[worker]->is_alive()) {
+      members.push_back(worker);
+    }
+  }
+  const bool all = !members.empty() && std::ranges::all_of(members, [this](std::size_t worker) {
+    return workers_[worker]->is_stopped() && !(worker < limits_.size() && limits_[worker].stopped);
+  });
+  if (!all) {
+    all_stopped_.reset();
+  } else if (!all_stopped_) {
+    all_stopped_ = now;
+  } else if (now > *all_stopped_ + job_.start_timeout) {
+    for (const std::size_t worker : members) {
+      kill_late(worker, "has been stopped, like all others, for " + in_seconds(job_.start_timeout));
+    }
   }
 }
 

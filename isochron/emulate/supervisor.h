@@ -90,6 +90,7 @@ class Supervisor {
   void watch_start(std::int64_t step);
   void watch_first_step();
   void watch_mpirun(std::int64_t step);
+  void watch_stopped();
   void watch_end();
   void give_up_start(const std::string& reason);
   void kill_late(std::size_t worker, const std::string& reason);
@@ -131,6 +132,7 @@ class Supervisor {
     std::int64_t step = 0;
   };
   std::map<std::size_t, Asked> asked_for_;
+  std::optional<std::chrono::steady_clock::time_point> all_stopped_;  // all who take part
   bool starts_anew_ = false;  // the job was asked to end by this launcher, since its mpirun hangs
   std::optional<std::chrono::steady_clock::time_point> asked_;    // to end
   std::optional<std::chrono::steady_clock::time_point> reached_;  // the end, by the first of them

@@ -1,6 +1,8 @@
 #include "isochron/emulate/worker_process.h"
 
 #include <csignal>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include <poll.h>
@@ -26,6 +28,15 @@ WorkerProcess::~WorkerProcess() {
 bool WorkerProcess::is_alive() const {
   pollfd ended{.fd = handle_, .events = POLLIN, .revents = 0};
   return handle_ >= 0 && poll(&ended, 1, 0) == 0;
+}
+
+bool WorkerProcess::is_stopped() const {
+  // PID (PROGRAM) STATE ..., where a program's name may hold anything.
+  std::ifstream file("/proc/" + std::to_string(pids_.process) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const std::size_t end = line.rfind(") ");
+  return is_alive() && end != std::string::npos && line[end + 2] == 'T';
 }
 
 void WorkerProcess::signal(int number) const {

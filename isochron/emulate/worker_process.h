@@ -27,6 +27,8 @@ class WorkerProcess {
   /// Until `isochron enter` has ended, a moment after the program.
   [[nodiscard]] bool is_alive() const;
   [[nodiscard]] pid_t process() const { return pids_.process; }
+  /// By a signal, SIGSTOP for instance.
+  [[nodiscard]] bool is_stopped() const;
   /// To its whole group; nothing happens once it is gone, even if others have its number by then.
   void signal(int number) const;
   /// That its threads have used so far; none once its program has ended.

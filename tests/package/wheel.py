@@ -71,7 +71,7 @@ class Stranger:
     def check(self):
         assert self.run("isochron", "--version").startswith("isochron ")
         assert "isochron" in self.run("python", "-m", "isochron", "policies")
-        self.run("isochron", "simulate", "--cluster", "hl8", "--steps", "20", "--log", "simulated.jsonl")
+        self.run("isochron", "simulate", "--cluster", "hl8", "--policy", "isochron", "--steps", "20", "--log", "simulated.jsonl")
         self.run("isochron", "report", "simulated.jsonl", "-o", "report.html")
         assert (self.folder / "report.html").stat().st_size > 10_000
         self.run("isochron", "ledger", "simulated.jsonl")

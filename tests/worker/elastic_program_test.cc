@@ -318,6 +318,17 @@ TEST_F(ElasticProgramTest, AJobThatLosesAllWorkersAtOnceStartsAgainThoughTheyAre
 }
 
 // A hung mpirun starts nobody: a stopped one does the same. The workers train on, so nobody else would notice.
+TEST_F(ElasticProgramTest, AJobWhoseWorkersAreAllStoppedStartsAgain) {
+  const Outcome outcome = script(
+      "-n 2 --replace 9 --restarts 1 --start-timeout 10 -- " + kTrain +
+          "--steps 100 --checkpoints saved --checkpoint-every 5",
+      "after 20; kill -STOP $(pid 0) $(pid 1)");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(last_step(), 99);
+  EXPECT_THAT(outcome.errors, HasSubstr("has been stopped, like all others, for 10 s: it is killed"));
+  expect_proven_ledger();
+}
+
 TEST_F(ElasticProgramTest, AJobWhoseMpirunHangsStartsAgainWhenAWorkerIsToJoin) {
   const Outcome outcome = script(
       "-n 2 --restarts 1 --start-timeout 10 -- " + kTrain + "--checkpoints saved",
