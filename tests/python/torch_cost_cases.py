@@ -287,8 +287,6 @@ def cost_refused():
     job.loader(data, lengths=data.lengths, collate_fn=padded)
     words["second"] = refusal(Speeches(8), lengths=Speeches(8).lengths, name="other")
     job.close()
-    with isochron.Job(global_batch=2, on_bad_sample="skip") as job:
-        words["skip"] = refusal(lengths=data.lengths, num_workers=2)
     return words
 
 

@@ -31,9 +31,6 @@ def make_source(dataset: Any, options: LoaderOptions, replica: Replica, job: Sha
             raise ValueError("lengths of a stream; permitted: of a dataset with len() and __getitem__")
         if job.asynchronous:
             raise ValueError(f"lengths with sync '{job.sync}'; permitted: with sync 'bsp'")
-        if options.num_workers > 0 and job.on_bad_sample == "skip":
-            permitted = "permitted: with num_workers=0, or with 'stop'"
-            raise ValueError(f"lengths with num_workers and on_bad_sample 'skip'; {permitted}")
         return DealtSource(dataset, options, replica, job.seed, job.global_batch)
     if isinstance(dataset, Shards):
         return ShardSource(dataset, options, replica, job, world)

@@ -23,6 +23,7 @@ import torch.distributed as dist
 
 from isochron import job_key
 from isochron.errors import PeerError, PeerLostError, TimeoutError
+from isochron.torch import inherited
 from isochron.torch.environment import naming_who_is_missing
 from isochron.torch.peers import Peer, Rendezvous, names_of
 from isochron.torch.sealed import SealedStore
@@ -181,7 +182,7 @@ class World:
         first = generation == 0
         timeout = timedelta(seconds=self._timeout if first else min(self._timeout, FORMING_SECONDS))
         # Only the members of a later group can be asked to take part in making it.
-        with errors_are_ours():
+        with errors_are_ours(), inherited.noted():
             return dist.new_group(ranks=ranks, timeout=timeout, backend=backend, use_local_synchronization=not first)
 
     def watch_gradients(self) -> None:
