@@ -103,7 +103,8 @@ std::vector<std::string> full_command(const std::vector<std::string>& command, c
   }
   if (emulate::find_program(command.front()).empty()) {
     throw std::invalid_argument(
-        "the command is '" + command.front() + "'; permitted: a program, or one of " + joined(command_names(program), ", "));
+        "the command is '" + command.front() + "'; permitted: a program, or one of " +
+        joined(command_names(program), ", "));
   }
   return command;
 }

@@ -139,8 +139,8 @@ class Job {
   // Gradients are the global mean's afterwards. False if the step did not happen here (see above): no gradient is left
   // then, and optimizer.step() changes nothing.
   bool backward(const at::Tensor& loss);
-  // The same in micro-batches, gradients accumulated; `loss_of` is called for each. Memory that runs out in `loss_of` is
-  // dealt with, too.
+  // The same in micro-batches, gradients accumulated; `loss_of` is called for each. Memory that runs out in `loss_of`
+  // is dealt with, too.
   using LossOf = std::function<at::Tensor(const at::Tensor& data, const at::Tensor& target)>;
   bool backward(const Batch& batch, const LossOf& loss_of);
   // For loops that compute the loss themselves: it could not be computed for want of memory (catch std::bad_alloc and

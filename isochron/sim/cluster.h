@@ -15,7 +15,7 @@
 
 namespace isochron::sim {
 
-/// The most that standard deviations of the logarithm of time may be: beyond it times differ by more than any machine's.
+/// The most that standard deviations of the logarithm of time may be: no machine's times differ by more.
 inline constexpr double kMostNoise = 3.0;
 
 /// Random variation of one worker's step times, on the logarithm of time.

@@ -43,7 +43,8 @@ def run(*command, folder=None, status=0, **variables):
 
 def pack(python, folder):
     """The wheel, with the tag that its contents allow."""
-    run(python, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", folder / "raw", ROOT)
+    options = ["--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", folder / "raw"]
+    run(python, "-m", "pip", "wheel", *options, ROOT)
     (raw,) = (folder / "raw").iterdir()
     tools = pathlib.Path(sys.executable).parent
     run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", folder / "wheels", raw,
@@ -71,7 +72,7 @@ class Stranger:
     def check(self):
         assert self.run("isochron", "--version").startswith("isochron ")
         assert "isochron" in self.run("python", "-m", "isochron", "policies")
-        self.run("isochron", "simulate", "--cluster", "hl8", "--policy", "isochron", "--steps", "20", "--log", "simulated.jsonl")
+        self.run("isochron", "simulate", "--policy", "isochron", "--steps", "20", "--log", "simulated.jsonl")
         self.run("isochron", "report", "simulated.jsonl", "-o", "report.html")
         assert (self.folder / "report.html").stat().st_size > 10_000
         self.run("isochron", "ledger", "simulated.jsonl")

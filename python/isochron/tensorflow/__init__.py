@@ -25,7 +25,9 @@ A loop of your own:
 import importlib.util
 
 if importlib.util.find_spec("tensorflow") is None:
-    raise ModuleNotFoundError("isochron.tensorflow needs TensorFlow: pip install isochron[tensorflow]", name="tensorflow")
+    raise ModuleNotFoundError(
+        "isochron.tensorflow needs TensorFlow: pip install isochron[tensorflow]", name="tensorflow"
+    )
 
 from isochron.errors import Error, InvariantError, NonFiniteError, PeerError, PeerLostError, TimeoutError
 from isochron.tensorflow.job import Job
