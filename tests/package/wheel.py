@@ -94,6 +94,17 @@ class Stranger:
         assert "Proven" in self.run("isochron", "ledger", "run.jsonl")
 
 
+def python_of(version):
+    """One that works, which a shim of pyenv's on the PATH may not."""
+    path = shutil.which(f"python{version}")
+    if path and subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
+        return path
+    if shutil.which("pyenv"):
+        found = subprocess.run(["pyenv", "prefix", version], capture_output=True, text=True)
+        return f"{found.stdout.strip()}/bin/python" if found.returncode == 0 else None
+    return None
+
+
 def try_own(folder):
     wheel = pack(sys.executable, folder)
     stranger = Stranger(sys.executable, wheel, folder)
@@ -102,7 +113,7 @@ def try_own(folder):
 
 
 def try_shared(folder):
-    builder, later = shutil.which("python3.12"), shutil.which("python3.13")
+    builder, later = python_of("3.12"), python_of("3.13")
     if not (builder and later):
         print("SKIPPED: Python 3.12 and 3.13 are not both there")
         return
@@ -112,7 +123,7 @@ def try_shared(folder):
     wheel = pack(python, folder)
     assert "-cp312-abi3-" in wheel.name, wheel
     for version in (builder, later):
-        place = folder / pathlib.Path(version).name
+        place = folder / ("builders" if version == builder else "later")
         place.mkdir()
         Stranger(version, wheel, place).check()
 
