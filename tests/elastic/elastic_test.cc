@@ -252,13 +252,13 @@ TEST_F(ElasticTest, AMemoryLimitOfTheSystemLowersTheCeilingOfThatWorkerOnly) {
 }
 
 // Every worker's memory holds 10 samples, so that no split of 48 fits: they compute in pieces.
-TEST_F(ElasticTest, ComputesInPiecesWhatNoSplitCanHold) {
+TEST_F(ElasticTest, ComputesInMicroBatchesWhatNoSplitCanHold) {
   const Result undisturbed = run(3, "steps=8 model=plain");
   const Result result = run(3, "steps=8 model=plain memory=10");
   ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
   expect_same_course(result, undisturbed);
   for (const Diary& diary : result.finished) {
-    EXPECT_THAT(diary.warnings, Contains(HasSubstr("in pieces of")));
+    EXPECT_THAT(diary.warnings, Contains(HasSubstr("in micro-batches of")));
   }
 }
 

@@ -165,6 +165,8 @@ with isochron.Job(global_batch=12, sync="asp", timeout={timeout}, log={str(tmp_p
     model, optimizer = job.prepare(model, optimizer)
     for epoch in job.epochs(2):
         for step, (x, y) in enumerate(job.loader(data)):
+            if (rank, epoch, step) == ({victim}, 0, 3):
+                job._trace.update = lambda record: None  # what it hears of now it does not come to write
             if (rank, epoch, step) == ({victim}, 0, 5):
                 os.kill(os.getpid(), signal.{how})
             job.backward((model(x) - y).square().mean())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import logging
 import os
 from pathlib import Path
@@ -11,6 +12,8 @@ from isochron._core import EventRecord, RunLog, StepRecord, UpdateRecord, Worker
 from isochron.torch.options import JobOptions
 
 log = logging.getLogger("isochron")
+
+RECENT = 1000  # updates; a writer that is lost has written all but the last few that others know
 
 
 def trouble_of_writing(path: str | os.PathLike[str]) -> str:
@@ -47,6 +50,7 @@ class Trace:
         self._log: RunLog | None = None
         self._names: dict[int, str] = {}  # of workers by their ids, those that are gone included
         self._next_step = 0  # by what the log holds
+        self._recent: collections.deque[UpdateRecord] = collections.deque(maxlen=RECENT)  # by who does not write the log
         self._board: Any = None
 
     @property
@@ -93,6 +97,11 @@ class Trace:
             if self._log.continued and last is not None and last.step == self._next_step:
                 self._log.write(last)
                 self._next_step += 1
+            for update in self._recent:  # what a first worker that was lost has not written any more
+                if self._log.continued and update.step == self._next_step:
+                    self._log.write(update)
+                    self._next_step += 1
+            self._recent.clear()
         if self._log is not None and self._next_step != step:
             self._set_step("other-data" if others and self._next_step < step else "resume", step)
         if options.tensorboard is not None and self._board is None:
@@ -127,6 +136,8 @@ class Trace:
     def update(self, record: UpdateRecord) -> None:
         if self._log is not None:
             self._log.write(record)
+        else:
+            self._recent.append(record)
         if self._board is not None:
             self._board.add_scalar("isochron/staleness", record.staleness, record.step)
             self._draw(record, [record.worker])
