@@ -165,8 +165,12 @@ class Soak:
 
     def note_memory(self):
         for pid in self.workers() if self.trains() else []:
-            if (mib := resident_mib(pid)) is not None:
+            if self.takes_part(pid) and (mib := resident_mib(pid)) is not None:
                 self.memory.setdefault(pid, []).append((time.monotonic() - self.start, mib))
+
+    def takes_part(self, pid):
+        """One that waits to join has not loaded what it will need."""
+        return True
 
     def lines(self):
         try:
@@ -288,6 +292,9 @@ class Native(Soak):
         for file in self.folder.glob("isochron-*/*.pids"):
             with contextlib.suppress(OSError, ValueError, IndexError):  # it ends, or starts, this moment
                 yield int(file.read_text().split()[0])
+
+    def takes_part(self, pid):
+        return any(self.folder.glob(f"isochron-*/{pid}.member"))
 
     def is_over(self, job):
         return job.poll() is not None
