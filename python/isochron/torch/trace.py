@@ -50,7 +50,7 @@ class Trace:
         self._log: RunLog | None = None
         self._names: dict[int, str] = {}  # of workers by their ids, those that are gone included
         self._next_step = 0  # by what the log holds
-        self._recent: collections.deque[UpdateRecord] = collections.deque(maxlen=RECENT)  # by who does not write the log
+        self._recent: collections.deque[UpdateRecord] = collections.deque(maxlen=RECENT)  # where this writes no log
         self._board: Any = None
 
     @property
