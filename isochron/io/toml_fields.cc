@@ -71,7 +71,10 @@ const toml::node* TomlFields::node(std::string_view key) {
 
 void TomlFields::number(std::string_view key, double& value) {
   if (const toml::node* const found = node(key)) {
-    const auto read = found->is_number() ? found->value<double>() : std::nullopt;
+    auto read = found->is_floating_point() ? found->value<double>() : std::nullopt;
+    if (found->is_integer()) {  // a large one, too, which toml++ does not take for a number with fractions
+      read = static_cast<double>(found->as_integer()->get());
+    }
     if (!read || !std::isfinite(*read)) {
       refuse(key, "a finite number");
     }
