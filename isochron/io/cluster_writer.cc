@@ -17,6 +17,12 @@ std::string toml_string(std::string_view text) {
   return result;
 }
 
+/// A large number that happens to be whole must not look like an integer of TOML, which has 64 bits.
+std::string toml_number(double value) {
+  const std::string text = json_number(value);
+  return text.find_first_of(".e") == std::string::npos && std::abs(value) > 1e15 ? text + ".0" : text;
+}
+
 /// `key = value` pairs, one a line or inside braces; pairs that equal their default are skipped.
 class Pairs {
  public:
@@ -24,7 +30,7 @@ class Pairs {
     return value == standard ? *this : raw(key, toml_string(value));
   }
   Pairs& number(std::string_view key, double value, double standard) {
-    return value == standard ? *this : raw(key, json_number(value));
+    return value == standard ? *this : raw(key, toml_number(value));
   }
   Pairs& integer(std::string_view key, std::int64_t value, std::int64_t standard) {
     return value == standard ? *this : raw(key, std::to_string(value));
@@ -86,7 +92,7 @@ std::string worker_text(const sim::WorkerSpec& worker) {
   Pairs pairs;
   pairs.raw("name", toml_string(worker.name))
       .text("kind", worker.kind, standard.kind)
-      .raw("cores", json_number(worker.cores))
+      .raw("cores", toml_number(worker.cores))
       .number("overhead", worker.overhead, standard.overhead)
       .number("plateau", worker.plateau, standard.plateau)
       .table("noise", noise_pairs(worker.noise))
@@ -108,11 +114,11 @@ std::string change_text(const sim::Change& change) {
     pairs.raw("at_step", std::to_string(*change.at_step));
   }
   if (change.at_seconds) {
-    pairs.raw("at_seconds", json_number(*change.at_seconds));
+    pairs.raw("at_seconds", toml_number(*change.at_seconds));
   }
   pairs.raw("worker", toml_string(change.worker));
   if (change.cores) {
-    pairs.raw("cores", json_number(*change.cores));
+    pairs.raw("cores", toml_number(*change.cores));
   }
   if (change.event != sim::Event::kNone) {
     pairs.raw("event", toml_string(to_string(change.event)));
