@@ -12,7 +12,7 @@ constexpr const char* kScript = R"(
 import importlib.metadata, sys
 print("python", "%d.%d.%d" % sys.version_info[:3])
 print("supported", sys.version_info >= (3, 10))
-for name in ("isochron", "torch", "tensorflow", "tensorflow-cpu", "keras"):
+for name in ("isochron", "torch", "tensorflow", "tensorflow-cpu"):
     try:
         print(name, importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
