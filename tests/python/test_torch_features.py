@@ -39,6 +39,34 @@ def test_comm_hooks_work(pair):
         assert 0 < result["far"] < 0.002  # half precision has 11 bits
 
 
+def far(left, right):
+    return max(abs(one - other) for one, other in zip(left["parameters"], right["parameters"], strict=True))
+
+
+def test_power_sgd_gets_the_weights_of_unequal_shares(pair):
+    """What it makes of the gradients depends on their average alone, which is the same however samples are dealt."""
+    first, second = pair.run("power_sgd")
+    equal, _ = pair.run("power_sgd", even=True)
+    wrong, _ = pair.run("power_sgd", weighting="mean")
+    assert first["saved"] > 0 and first["errors"] > 0
+    assert first["parameters"] == second["parameters"]
+    assert far(first, equal) < 1e-9 < 1e-4 < far(first, wrong)
+
+
+def test_power_sgd_goes_on_with_those_who_are_left(trio):
+    trio.start("power_sgd", victim=1)
+    first, second = [trio.result(rank) for rank in (0, 2)]
+    assert first["complete"] and second["complete"]
+    assert first["parameters"] == second["parameters"]
+    assert first["errors"] > 0  # it compresses again
+
+
+def test_a_step_that_is_not_finite_leaves_nothing_in_power_sgd(pair):
+    first, second = pair.run("power_sgd", spoil=6)
+    assert first["events"] == ["numbers"]  # no later one
+    assert first["parameters"] == second["parameters"]
+
+
 def test_zero_redundancy_optimizer_works(pair):
     for result in pair.run("zero"):
         assert result["far"] < 1e-12 and result["size"] > 0.1

@@ -1,6 +1,8 @@
 """What the ranks of the feature tests do; torch_cases.py hands these on."""
 
 import contextlib
+import os
+import signal
 import time
 
 import torch
@@ -262,6 +264,37 @@ def comm_hook():
         job.close()
     exact, short = gradients
     return {"far": ((exact - short).norm() / exact.norm()).item()}
+
+
+def power_sgd(victim=None, weighting="exact", even=False, spoil=None):
+    """Trains with PyTorch's PowerSGD on unequal shares, perhaps through the loss of a worker or of a step; parameters,
+    and how many numbers it saved."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
+
+    weight = 1.0 if even else 1.0 + dist.get_rank()
+    events = []
+    job = isochron.Job(global_batch=24, policy="static", weight=weight, weighting=weighting, reseed=False,
+                       on_nonfinite="stop" if spoil is None else "skip", on_event=events.append)  # fmt: skip
+    model = models.make("gpt2")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    model, optimizer = job.prepare(model, optimizer)
+    state = power.PowerSGDState(model.process_group, matrix_approximation_rank=2, start_powerSGD_iter=2)
+    model.register_comm_hook(state, power.powerSGD_hook)
+    for x, y in job.loader(models.Text(size=24 * 12)):
+        if dist.get_rank() == victim and job.step == 6:
+            model(x)
+            os.kill(os.getpid(), signal.SIGKILL)
+        loss = models.loss_of(model(x), y)
+        job.backward(loss * float("nan") if job.step == spoil and job.rank == 1 else loss)
+        optimizer.step()
+        optimizer.zero_grad()
+    complete = job.ledger.complete
+    saved = state.total_numel_before_compression - state.total_numel_after_compression
+    with contextlib.suppress(Exception):
+        job.close()
+    flat = torch.cat([one.detach().flatten() for one in model.parameters()])
+    return {"parameters": flat.tolist(), "saved": saved, "complete": complete, "errors": len(state.error_dict),
+            "events": [event.event for event in events]}  # fmt: skip
 
 
 def zero():

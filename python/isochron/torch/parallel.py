@@ -29,8 +29,20 @@ if _SYNC_BUFFERS not in inspect.signature(DistributedDataParallel.__init__).para
     _SYNC_BUFFERS = "broadcast_buffers"  # its name before torch 2.13
 
 
+def _begin_anew(state: Any, group: dist.ProcessGroup | None) -> None:
+    """The state of a communication hook. PowerSGD's forgets what it has learned: on a new group DDP orders its buckets
+    anew, some workers may have come further than others, and what a step that did not happen has left is no error of
+    compression."""
+    state.process_group = group
+    if hasattr(state, "error_dict"):
+        for learned in (state.error_dict, state.p_memory_dict, state.q_memory_dict):
+            learned.clear()
+        state.iter, state.rng = 0, type(state.rng)(0)
+
+
 class ElasticDataParallel(DistributedDataParallel):
-    """DDP that can be put on another group when workers are lost."""
+    """DDP that can be put on another group when workers are lost. A communication hook whose state has this model's
+    `process_group` follows."""
 
     def __init__(
         self, module: nn.Module, world: World, *, process_group: dist.ProcessGroup | None, **arguments: Any
@@ -41,10 +53,13 @@ class ElasticDataParallel(DistributedDataParallel):
         self._isochron_armed = False
         self._isochron_arguments = arguments  # not the group: its connections close when nobody holds it any more
         self._isochron_hooks: list[tuple[Any, Any]] = []
+        self._isochron_followers: list[Any] = []  # states of hooks that exchange over our group
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
         super().register_comm_hook(state, hook)
         self._isochron_hooks.append((state, hook))
+        if self.process_group is not None and getattr(state, "process_group", None) is self.process_group:
+            self._isochron_followers.append(state)
 
     def _pre_forward(self, *inputs: Any, **arguments: Any) -> Any:
         self._isochron_called = True
@@ -65,9 +80,13 @@ class ElasticDataParallel(DistributedDataParallel):
         self.reducer = None
         self.logger = None
         self.process_group: Any = None
+        for state in self._isochron_followers:
+            state.process_group = None
 
     def _isochron_take_up(self, group: dist.ProcessGroup | None) -> None:
         arguments, hooks, training = self._isochron_arguments, self._isochron_hooks, self.training
+        for state in self._isochron_followers:
+            _begin_anew(state, group)
         world = self._isochron_world
         # What is there is equal everywhere: init_sync would cost a broadcast of the model.
         again = {**arguments, "init_sync": False}
@@ -339,6 +358,10 @@ class Models:
             buffer.copy_(copy)
         for parameter in self.parameters():
             parameter.grad = None
+        for model in self.models:
+            if isinstance(model, ElasticDataParallel):
+                for state in model._isochron_followers:
+                    _begin_anew(state, state.process_group)
 
     def begin_step(self) -> None:
         for model in self.models:
