@@ -179,9 +179,9 @@ class Launcher:
         for rank, code in sorted(ended, key=lambda one: one[1] == 0):  # of those at once failures count as earlier
             self._codes[rank] = code
             if code != 0:
-                self._mourn(rank, code)
+                self._note_death(rank, code)
 
-    def _mourn(self, rank: int, code: int) -> None:
+    def _note_death(self, rank: int, code: int) -> None:
         self._tell(f"dead/{rank}", "")
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
         self._say(f"rank {rank} on {socket.gethostname()} (process {self.workers[rank].pid}) ended {how}")

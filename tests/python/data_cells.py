@@ -247,5 +247,5 @@ def evaluated(run):
             model.eval()
             with torch.no_grad():
                 mine = error(model, points.x[job.rank :: job.size], points.x[job.rank :: job.size, :1]).item()
-            job.evaluation(loss=job.sum([mine])[0])
+            job.note_evaluation(loss=job.sum([mine])[0])
             model.train()

@@ -53,7 +53,7 @@ def callbacks(folder):
     best = folder / "best.weights.h5"
     history = model.fit(
         job.dataset((x, y)).repeat(), epochs=5, steps_per_epoch=4, verbose=0,
-        validation_data=job.evaluation((x, y), batch_size=32),
+        validation_data=job.evaluation_dataset((x, y), batch_size=32),
         callbacks=[job.callback(), keras.callbacks.ModelCheckpoint(best, save_weights_only=True),
                    keras.callbacks.EarlyStopping("val_loss", min_delta=100.0, patience=1),
                    keras.callbacks.TensorBoard(folder / "board"),

@@ -27,6 +27,6 @@ for epoch in job.epochs(3):
     loss = nn.functional.cross_entropy(output, target, reduction="sum").item()
     right = (output.argmax(1) == target).sum().item()
     loss, right, count = job.sum([loss, right, len(target)])
-    job.evaluation(loss=loss / count, accuracy=right / count)  # into log, page and TensorBoard
+    job.note_evaluation(loss=loss / count, accuracy=right / count)  # into log, page and TensorBoard
 print(f"accuracy {right / count:.3f} of {count:.0f} samples")
 job.close()

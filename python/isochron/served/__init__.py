@@ -5,6 +5,7 @@ everything that moves or waits. Here is what opens the connections, and what a f
 
   reach    the address at which the other workers reach this one
   sockets  authenticated connections between all workers
+  job      what the frameworks' jobs have in common
   session  _core.AsyncSession for a framework, which supplies an Owner, and an Updater for every chunk
 
 It imports NumPy and no framework.

@@ -1,25 +1,40 @@
-"""The address at which the other workers reach this one."""
+"""The address at which the other workers reach this one, and how all learn each other's."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
 import socket
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any
 
+from isochron import door, job_key
 from isochron.errors import Error
+from isochron.processes import machine
 
 LOOPBACK = "127.0.0.1"
 
 
-def machine() -> str:
-    """Equal for processes that reach each other over loopback."""
-    boot = network = ""
-    with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        network = os.readlink("/proc/self/ns/net")
-    return f"{socket.gethostname()} {boot} {network}"
+@dataclass
+class Listening:
+    """Where all workers listen, by rank, and the key that whoever connects must know."""
+
+    listener: socket.socket  # this worker's
+    hosts: list[str]
+    places: list[tuple[str, int]]
+    key: bytes
+
+
+def listen(gather: Callable[[Any], list[Any]], meeting_place: str | None) -> Listening:
+    """Collective. `gather` brings what everybody says, `meeting_place` is the host of rank 0 as the others know it.
+    Workers whose machine() is the same reach each other over loopback."""
+    listener = door.listen(own_address(gather(machine("net")), meeting_place))
+    address, port = listener.getsockname()[:2]
+    everybody = gather({"host": socket.gethostname(), "address": address, "port": port, "secret": job_key.make()})
+    places = [(one["address"], one["port"]) for one in everybody]
+    return Listening(listener, [one["host"] for one in everybody], places, job_key.mixed(everybody[0]["secret"]))
 
 
 def own_address(machines: list[str], meeting_place: str | None = None) -> str:

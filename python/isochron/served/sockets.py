@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from isochron import door, job_key
+from isochron import door
 from isochron._core import TcpLink
 from isochron.errors import PeerLostError
 from isochron.served import reach
@@ -22,16 +22,12 @@ class Sockets:
     ) -> None:
         self._rank = rank
         self._timeout = timeout
-        listener = door.listen(reach.own_address(gather(reach.machine()), meeting_place))
-        address, port = listener.getsockname()[:2]
-        everybody = gather({"host": socket.gethostname(), "address": address, "port": port, "secret": job_key.make()})
-        self.key = job_key.mixed(everybody[0]["secret"])
-        self.places = [(one["address"], one["port"]) for one in everybody]
-        self._hosts = [one["host"] for one in everybody]
+        everybody = reach.listen(gather, meeting_place)
+        self.key, self.places, self._hosts = everybody.key, everybody.places, everybody.hosts
         self._link = TcpLink(rank, self._hosts, timeout)
-        self._expected = set(range(rank + 1, len(everybody)))
+        self._expected = set(range(rank + 1, len(self._hosts)))
         self._changed = threading.Condition()
-        self._door = door.Door(listener, self.key, self._admit)
+        self._door = door.Door(everybody.listener, self.key, self._admit)
 
     def _admit(self, guest: door.Guest) -> None:
         rank = guest.hello.get("rank")

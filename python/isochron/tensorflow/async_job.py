@@ -7,8 +7,8 @@ One iteration:
   c) they are sent, with the present learning rate; the shards take the step, each with the user's optimizer for its
      slices, and the worker waits until all have.
 
-At the end of an epoch is a barrier: all have the same parameters then, and sum(), save() and evaluation() are possible
-there.
+At the end of an epoch is a barrier: all have the same parameters then, and sum(), save() and evaluation_dataset() are
+possible there.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import tensorflow as tf
 
 from isochron import _core
 from isochron.errors import Error
+from isochron.served.job import ServedJob
 from isochron.served.session import Owner, Session
 from isochron.served.sockets import Sockets
 from isochron.tensorflow import data, shard_optimizer, shard_state
@@ -41,17 +42,15 @@ if TYPE_CHECKING:
     from isochron.tensorflow.options import TensorFlowKeywords
 
 
-class AsyncJob(Job):
+class AsyncJob(ServedJob, Job):
     """What Job() makes of sync="asp" and sync="ssp"."""
 
     def __init__(self, global_batch: int, **options: Unpack[TensorFlowKeywords]) -> None:
         super().__init__(global_batch, **options)
         self._batch_is_out = False
-        self._session: Session | None = None
         self._parameters: Parameters  # with the session
         self._updaters: list[SliceUpdater] = []
-        self._at_meeting = True
-        self._meetings = 0
+        self._barriers = 0
         self._iterations_before = 0  # of the optimizer, when the job had made no step
 
     # What it is asked for.
@@ -62,28 +61,14 @@ class AsyncJob(Job):
         return tf.distribute.get_strategy()
 
     @property
-    def decision(self) -> Any:
-        """As the coordinator has said it last."""
-        return self._replica.decision if self._at_meeting else self._order.decision
-
-    @property
-    def ledger(self) -> _core.Ledger:
-        return self._replica.ledger if self._session is None else self._session.ledger
-
-    @property
     def step_number(self) -> int:
-        """The step of the whole job: so many global batches' samples were dealt."""
-        if self._source is None:
-            return self._replica.step
-        position = self._replica.position if self._at_meeting else self._order.first
-        return self.epoch * self.steps_per_epoch + position // self.options.global_batch
+        return self._steps_dealt()
 
     def prepare(
         self, model: keras.Model, optimizer: keras.optimizers.Optimizer
     ) -> tuple[keras.Model, keras.optimizers.Optimizer]:
         """As in step, but BatchNormalization uses this worker's own samples."""
-        if self._session is not None:
-            raise Error("prepare() after the first batch; the shards have begun")
+        self._require_unbegun("prepare()")
         shard_optimizer.check(optimizer, self.options.sync, self.options.momentum_correction)
         return super().prepare(model, optimizer)
 
@@ -114,27 +99,17 @@ class AsyncJob(Job):
 
     # Iterations.
 
-    @property
-    def _running(self) -> Session:
-        assert self._session is not None
-        return self._session
-
-    @property
-    def _order(self) -> _core.Assignment:
-        return self._running.order
-
     def _take_batch(self) -> Any:
         """None: all are at the barrier."""
         assert self._source is not None
         if self._session is None:
             self._session = self._set_out()
         session = self._session
-        if self._at_meeting:
+        if self._at_barrier:
             session.enter()
-            self._at_meeting = False
         order = session.next(int(self._stop_wanted))
         if order.barrier:
-            self._meet(order)
+            self._come_together(order)
             return None
         self._started, self._cpu_started = time.perf_counter(), _core.process_usage().cpu_seconds
         session.start_pull()
@@ -177,15 +152,13 @@ class AsyncJob(Job):
 
     def _cut(self, optimizer: keras.optimizers.Optimizer) -> list[SliceUpdater]:
         """This worker's chunks."""
-        corrected = self.options.momentum_correction and self.options.bound != 0
         parameters, updaters = self._parameters, []
         values = [variable.numpy() for variable in parameters.variables]
         strips = parameters.layout.strips
         for chunk in parameters.layout.chunks_on(self.rank):
             mine = parameters.strip(chunk.strip, values)[chunk.first : chunk.last]
             decays = strips[chunk.strip].group == 0
-            updaters.append(SliceUpdater(
-                optimizer, mine, decays=decays, corrected_for=self.size if corrected else 0))  # fmt: skip
+            updaters.append(SliceUpdater(optimizer, mine, decays=decays, corrected_for=self._corrected_for))
         steps = self._progress.shard_steps or int(optimizer.iterations.numpy())
         shard_state.spread(optimizer, parameters, updaters, self.rank, steps)
         return updaters
@@ -242,13 +215,12 @@ class AsyncJob(Job):
 
     # Barriers.
 
-    def _meet(self, order: _core.Assignment) -> None:
-        self._meetings += 1
-        self._peers.note(self._meetings)
+    def _come_together(self, order: _core.Assignment) -> None:
+        self._barriers += 1
+        self._peers.note(self._barriers)
         self._running.reach_barrier()
         self._running.arrive(self._replica)
         self._stopping = order.stopping
-        self._at_meeting = True
 
     def _average(self, samples: int) -> None:
         """The parameters are here; BatchNormalization's statistics, by the samples of each worker since the last
@@ -266,26 +238,17 @@ class AsyncJob(Job):
         for variable, mean in zip(running, np.split(total[1:] / total[0], cuts), strict=True):
             variable.assign(mean.reshape(variable.shape))
 
-    def _require_meeting(self, what: str) -> None:
-        if not self._at_meeting:
-            sync = self.options.sync
-            raise Error(f"{what} in the middle of an epoch with sync '{sync}'; permitted: when its loop is over")
-
-    def sum(self, values: Sequence[float]) -> list[float]:
-        self._require_meeting("sum()")
-        return super().sum(values)
-
     def gather(self, value: Any) -> list[Any]:
-        self._require_meeting("gather()")
+        self._require_barrier("gather()")
         return super().gather(value)
 
-    def evaluation(self, samples: Any, batch_size: int = 256) -> tf.data.Dataset:
-        self._require_meeting("evaluation()")
-        return super().evaluation(samples, batch_size)
+    def evaluation_dataset(self, samples: Any, batch_size: int = 256) -> tf.data.Dataset:
+        self._require_barrier("evaluation_dataset()")
+        return super().evaluation_dataset(samples, batch_size)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """When all are at the barrier."""
-        self._require_meeting("save()")
+        self._require_barrier("save()")
         if self._session is not None:
             _, optimizer = self.trained
             total = self._collectives.sum
@@ -297,21 +260,10 @@ class AsyncJob(Job):
             optimizer.iterations.assign(self._iterations_before + self.step_number)
         super().save(path)
 
-    def restore(self, path: str | os.PathLike[str]) -> None:
-        if self._session is not None:
-            raise Error("restore() after the first batch; the shards have begun")
-        super().restore(path)
-
     def close(self) -> None:
         self._leave(orderly=True)
         super().close()
 
     def _leave(self, orderly: bool) -> None:
-        if self._session is not None:
-            self._session.close(orderly)
-        self._session, self._at_meeting = None, True
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is not None:
-            self._leave(orderly=False)  # the others take this worker for lost
-        super().__exit__(kind, error, trace)
+        super()._leave(orderly)
+        self._session = None

@@ -357,7 +357,7 @@ class Job:
             self.options.on_step(self)
 
     def _compare_sequences(self) -> None:
-        """Of a tf.data.Dataset every worker reads its own copy, which must have the same order."""
+        """Every worker reads its own copy of a tf.data.Dataset, which must have the same order on all."""
         beginning = self._source.new_beginning() if isinstance(self._source, data.StreamSource) else None
         before = time.perf_counter()
         same = beginning is None or len(set(self.gather(beginning))) == 1
@@ -487,7 +487,7 @@ class Job:
     def barrier(self) -> None:
         self.sum([0.0])
 
-    def evaluation(self, samples: Any, batch_size: int = 256) -> tf.data.Dataset:
+    def evaluation_dataset(self, samples: Any, batch_size: int = 256) -> tf.data.Dataset:
         """This worker's share of `samples`, in batches, for model.evaluate() and as validation_data: the workers divide
         the work by their speed, and the metrics' results are those of all samples. All workers must use it."""
         source = data.make_source(samples, batch_size)
@@ -506,6 +506,10 @@ class Job:
             return source.take(number, (part[0], part[-1] + 1), lambda: part)
 
         return data.batches(source.signature, take)
+
+    def evaluation(self, samples: Any, batch_size: int = 256) -> tf.data.Dataset:
+        """The name of evaluation_dataset() before."""
+        return self.evaluation_dataset(samples, batch_size)
 
     def take_shared_evaluation(self) -> bool:
         """Whether the workers shared out the evaluation that has just ended."""

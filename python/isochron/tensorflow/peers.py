@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-from isochron import door, job_key
 from isochron.errors import Error, PeerError, PeerLostError, TimeoutError
 from isochron.served import reach
 from isochron.tensorflow import roll_call
@@ -43,15 +42,10 @@ class Peers:
         self._roll: roll_call.RollCall | None = None
         if collectives.size == 1:
             return
-        listener = door.listen(reach.own_address(collectives.gather(reach.machine()), cluster.meeting_place))
-        address, port = listener.getsockname()[:2]
-        mine = {"host": socket.gethostname(), "address": address, "port": port, "secret": job_key.make()}
-        everybody = collectives.gather(mine)
-        self.hosts = [one["host"] for one in everybody]
-        places = {rank: (one["address"], one["port"]) for rank, one in enumerate(everybody)}
-        self._others = {rank: place for rank, place in places.items() if rank != self._rank}
-        self._key = job_key.mixed(everybody[0]["secret"])
-        self._roll = roll_call.RollCall(listener, self._key, collectives.size)
+        everybody = reach.listen(collectives.gather, cluster.meeting_place)
+        self.hosts, self._key = everybody.hosts, everybody.key
+        self._others = {rank: place for rank, place in enumerate(everybody.places) if rank != self._rank}
+        self._roll = roll_call.RollCall(everybody.listener, self._key, collectives.size)
 
     def note(self, step: int) -> None:
         if self._roll is not None:

@@ -27,8 +27,9 @@ import torch
 from torch import nn
 
 from isochron import _core
-from isochron._core import Assignment, Decision, Ledger, UpdateRecord, lay_out
+from isochron._core import Assignment, UpdateRecord, lay_out
 from isochron.errors import Error, PeerError, TimeoutError
+from isochron.served.job import ServedJob
 from isochron.served.session import Owner, Session
 from isochron.served.sockets import Sockets
 from isochron.torch import shard_optimizer
@@ -44,7 +45,7 @@ from isochron.torch.stopwatch import memory_shares
 log = logging.getLogger("isochron")
 
 
-class AsyncJob(Job):
+class AsyncJob(ServedJob, Job):
     """What Job() makes of sync="asp" and sync="ssp"."""
 
     def __init__(self, global_batch: int, **options: Any) -> None:
@@ -52,25 +53,14 @@ class AsyncJob(Job):
         self._models: ServedModels = ServedModels(self._world, self._statistics, self._stopwatch, self.options)
         self._prepared.models = self._models
         self._known_sizes: set[int] = set()  # that the device has computed; the first step with one takes a GPU longer
-        self._session: Session | None = None
         self._parameters: list[nn.Parameter] = []  # that are trained, in the order of the layout
         self._next_update = 0
         self._compute_noted = False
 
     @property
-    def _met(self) -> bool:
-        """All are together."""
-        return self._session is None or self._session.at_barrier
-
-    @property
     def _busy(self) -> bool:
         """A batch is out, or its gradients are on their way."""
         return self._session is not None and (self._session.computing or self._session.pushing)
-
-    @property
-    def _running(self) -> Session:
-        assert self._session is not None
-        return self._session
 
     # What it is asked for.
 
@@ -92,11 +82,9 @@ class AsyncJob(Job):
             raise ValueError(f"the dataset is iterable with sync '{sync}'; permitted: one with __getitem__")
         return super().loader(dataset, **options)
 
-    def _open_trace(self, go_on: bool) -> None:
-        assert self._source is not None
-        self._trace.open(
-            self.is_first, self._source.samples_per_epoch, self._next_update, self._replica.workers, go_on
-        )
+    @property
+    def _line(self) -> int:
+        return self._next_update
 
     @property
     def _awaits_backward(self) -> bool:
@@ -152,10 +140,6 @@ class AsyncJob(Job):
 
     # Iterations.
 
-    @property
-    def _order(self) -> Assignment:
-        return self._running.order
-
     def _begin_step(self) -> Any:
         self.finish_step()
         if self.stopping:
@@ -165,9 +149,9 @@ class AsyncJob(Job):
             raise Error(f"a batch of the loader before prepare(), which with sync '{sync}' takes model and optimizer")
         if self._session is None:
             self._session = self._set_out()
-        if self._met:
+        if self._at_barrier:
             self._session.enter()
-        while not self._met:
+        while not self._at_barrier:
             try:
                 self.finish_step()
                 signal = self._signals.received() if self._signals is not None else 0
@@ -243,9 +227,7 @@ class AsyncJob(Job):
                 into.zero_()
             else:
                 into.copy_(parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad)
-        corrected = self.options.momentum_correction and self.options.bound != 0
-        workers = self._world.size if corrected else 0
-        groups = [shard_optimizer.settings_of(group, workers) for group in optimizer.param_groups]
+        groups = [shard_optimizer.settings_of(group, self._corrected_for) for group in optimizer.param_groups]
         self._session.send([groups[strip.group] for strip in self._session.layout.strips], self._items)
         drop_gradients(optimizer)
 
@@ -301,7 +283,7 @@ class AsyncJob(Job):
             late = failure.ranks if isinstance(failure, TimeoutError) else ()
             suspects = {world.members[rank].rank for rank in (*late, *session.let_go())}
             world.give_up()
-            self._recovery._come_together(tuple(suspects))
+            self._recovery.come_together(tuple(suspects))
             try:
                 session.take_up(self._replica.workers, world.rank, self._connect())
             except PeerError as another:
@@ -322,56 +304,32 @@ class AsyncJob(Job):
 
     def _tell(self, events: list[Any]) -> None:
         """Their place in the log is that of the next update."""
-        line = self._next_update
+        line = self._line
         super()._tell([_core.EventRecord(line, one.seconds, one.event, one.worker, one.words) for one in events])
 
-    def _require_meeting(self, what: str) -> None:
+    def _require_barrier(self, what: str) -> None:
         self.finish_step()
-        if not self._met:
-            sync = self.options.sync
-            raise Error(f"{what} in the middle of an epoch with sync '{sync}'; permitted: when its loop is over")
+        super()._require_barrier(what)
 
     @property
     def step(self) -> int:
-        """So many global batches' samples were dealt in the whole job."""
-        if self._source is None:
-            return super().step
-        position = self._replica.position if self._met else self._order.first
-        return self.epoch * self._source.steps_per_epoch + position // self.options.global_batch
-
-    @property
-    def decision(self) -> Decision:
-        """As the coordinator has said it last."""
-        return super().decision if self._met else self._order.decision
-
-    @property
-    def ledger(self) -> Ledger:
-        return self._session.ledger if self._session is not None else super().ledger
-
-    def sum(self, values: list[float]) -> list[float]:
-        self._require_meeting("sum()")
-        return super().sum(values)
+        return self._steps_dealt()
 
     def barrier(self) -> None:
-        self._require_meeting("barrier()")
+        self._require_barrier("barrier()")
         super().barrier()
 
-    def evaluation(self, loss: float = math.nan, accuracy: float = math.nan) -> None:
-        self.finish_step()
-        self._trace.evaluation(self._next_update, self._now(), loss, accuracy)
-
     def state_dict(self) -> dict[str, Any]:
-        self._require_meeting("state_dict()")
+        self._require_barrier("state_dict()")
         return {**super().state_dict(), "updates": self._next_update}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        if self._session is not None:
-            raise Error("load_state_dict() after the first batch; the shards have begun")
+        self._require_unbegun("load_state_dict()")
         super().load_state_dict(saved)
         self._next_update = saved.get("updates", self._replica.step)  # the log of a job in step counts steps, too
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        self._require_meeting("save()")
+        self._require_barrier("save()")
         if self._session is not None:
             mine = {number: dict(updater.learned) for number, updater in self._session.updaters.items()}
             learned: dict[int, Any] = {}
@@ -380,24 +338,13 @@ class AsyncJob(Job):
             shard_optimizer.gather(self._optimizers[0], self._parameters, self._session.layout, learned)
         super().save(path)
 
-    def restore(self, path: str | os.PathLike[str]) -> None:
-        if self._session is not None:
-            raise Error("restore() after the first batch; the shards have begun")
-        super().restore(path)
-
     def close(self) -> None:
         if self._busy and self._compute_noted:
             self.finish_step()
-        self._let_go(orderly=True)
+        self._leave(orderly=True)
         super().close()
 
-    def _let_go(self, orderly: bool) -> None:
-        if self._session is not None:
-            self._session.close(orderly)
+    def _leave(self, orderly: bool) -> None:
+        super()._leave(orderly)
         for hook in self._hooks:
             hook.remove()
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is not None:
-            self._let_go(orderly=False)  # the others take this worker for lost
-        super().__exit__(kind, error, trace)

@@ -434,11 +434,13 @@ class Job(Steps):
     def barrier(self) -> None:
         self._world.barrier()
 
-    def evaluation(self, loss: float = math.nan, accuracy: float = math.nan) -> None:
-        """Notes a test result in the run log and TensorBoard."""
+    def note_evaluation(self, loss: float = math.nan, accuracy: float = math.nan) -> None:
+        """A test result goes into the run log and TensorBoard."""
         self.finish_step()
         self._ensure_trace()
-        self._trace.evaluation(self.step, self._now(), loss, accuracy)
+        self._trace.evaluation(self._line, self._now(), loss, accuracy)
+
+    evaluation = note_evaluation  # its name before
 
     def stop(self) -> None:
         """All workers end their loops after the step under way, once the word has gone round."""

@@ -33,7 +33,7 @@ def check(lengths: Any, cost: Any, collate: Any, sampler: Any) -> None:
 
 
 def _width(cost: Any) -> float | None:
-    """Of "attention"; None of "linear"."""
+    """The width of "attention"; None for "linear"."""
     if cost == "linear":
         return None
     if cost == "attention":
@@ -50,7 +50,7 @@ def _width(cost: Any) -> float | None:
 
 
 def lengths_of(dataset: Any, lengths: Any) -> torch.Tensor:
-    """Of all samples, as float64."""
+    """The lengths of all samples, as float64."""
     size = len(dataset)
     if isinstance(lengths, str):
         found = torch.tensor(_column(dataset, lengths), dtype=torch.float64)

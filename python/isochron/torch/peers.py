@@ -19,11 +19,10 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from isochron.errors import PeerLostError
-from isochron.processes import state_of
+from isochron.processes import machine, state_of
 from isochron.torch.sealed import POLL_SECONDS, SealedStore
 
 
@@ -39,11 +38,7 @@ class Peer:
 
     @staticmethod
     def here(rank: int) -> Peer:
-        boot = namespace = ""
-        with suppress(OSError):
-            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-            namespace = os.readlink("/proc/self/ns/pid")
-        return Peer(rank, socket.gethostname(), os.getpid(), f"{socket.gethostname()} {boot} {namespace}")
+        return Peer(rank, socket.gethostname(), os.getpid(), machine("pid"))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

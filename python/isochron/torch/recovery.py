@@ -67,11 +67,11 @@ class Recovery:
             self.world.give_up()
             if self.out_of_memory:
                 release_cached_memory()
-            for one in self._come_together(suspects):
+            for one in self.come_together(suspects):
                 epoch, position = one.place
                 bad[epoch, position] = one
             try:
-                self.world._guard("rebuilding the model", self.prepared.models.take_up)
+                self.world.guard("rebuilding the model", self.prepared.models.take_up)
             except PeerError as another:
                 if self.attempts >= MOST_ATTEMPTS:
                     raise
@@ -80,7 +80,7 @@ class Recovery:
             self.world.take_waits()
             return list(bad.values())
 
-    def _come_together(self, suspects: tuple[int, ...]) -> list[SampleError]:
+    def come_together(self, suspects: tuple[int, ...]) -> list[SampleError]:
         before = list(self.world.members)
         settlement: _core.Settlement | None = None
 

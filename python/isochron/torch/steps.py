@@ -24,7 +24,6 @@ from isochron.torch.finite import OwnGradients, all_finite, drop_gradients, grad
 from isochron.torch.job_datasets import Datasets
 from isochron.torch.memory import is_out_of_memory
 from isochron.torch.options import JobOptions
-from isochron.torch.job_datasets import Datasets
 from isochron.torch.parallel import Models
 from isochron.torch.rate import LearningRate
 from isochron.torch.recovery import Recovery
@@ -135,7 +134,12 @@ class Steps(Datasets):
         assert self._source is not None
         size = self._source.samples_per_epoch
         others = len(self._datasets) + len(self._saved_data) > 1
-        self._trace.open(self.is_first, size, self.step, self._replica.workers, go_on, others, self._record)
+        self._trace.open(self.is_first, size, self._line, self._replica.workers, go_on, others)
+
+    @property
+    def _line(self) -> int:
+        """The number of the next line of the log: a step has one, and so has an update."""
+        return self.step
 
     def _rethrow_failure(self) -> None:
         if self._world.failure is not None:

@@ -50,7 +50,8 @@ class Trace:
         self._log: RunLog | None = None
         self._names: dict[int, str] = {}  # of workers by their ids, those that are gone included
         self._next_step = 0  # by what the log holds
-        self._recent: collections.deque[UpdateRecord] = collections.deque(maxlen=RECENT)  # where this writes no log
+        # Where this writes no log: the last step, or updates.
+        self._recent: collections.deque[StepRecord | UpdateRecord] = collections.deque(maxlen=RECENT)
         self._board: Any = None
 
     @property
@@ -69,11 +70,9 @@ class Trace:
         workers: list[Worker],
         go_on: bool,
         others: bool = False,
-        last: StepRecord | None = None,
     ) -> None:
         """By the first worker, when a loop begins. A log that goes on is told from which step; one of another run is
-        set aside. `others`: there are other datasets, on which steps may have been since the log's last one. `last`:
-        the last finished step of this job, which a first worker that was lost may not have written any more."""
+        set aside. `others`: there are other datasets, on which steps may have been since the log's last one."""
         self._names |= {worker.id: worker.name for worker in workers}
         if not first:
             return
@@ -94,12 +93,9 @@ class Trace:
                 go_on=go_on,
             )
             self._next_step = self._log.next_step
-            if self._log.continued and last is not None and last.step == self._next_step:
-                self._log.write(last)
-                self._next_step += 1
-            for update in self._recent:  # what a first worker that was lost has not written any more
-                if self._log.continued and update.step == self._next_step:
-                    self._log.write(update)
+            for record in self._recent:  # what a first worker that was lost has not written any more
+                if self._log.continued and record.step == self._next_step:
+                    self._log.write(record)
                     self._next_step += 1
             self._recent.clear()
         if self._log is not None and self._next_step != step:
@@ -122,25 +118,25 @@ class Trace:
             self._set_step("resume", step)
 
     def step(self, record: StepRecord) -> None:
-        self._next_step = record.step + 1
         if record.changed:
             log.info("step %d: batches %s, %s", record.step, record.batch_sizes, record.words or record.reason)
-        if self._log is not None:
-            self._log.write(record)
-        if self._board is not None:
-            self._board.add_scalar("isochron/balance", record.balance, record.step)
-            self._draw(record, record.workers)
-        if self._options.on_step is not None:
-            self._options.on_step(record)
+        self._recent.clear()
+        self._write(record, record.workers, "balance", record.balance)
 
     def update(self, record: UpdateRecord) -> None:
+        self._write(record, [record.worker], "staleness", record.staleness)
+
+    def _write(
+        self, record: StepRecord | UpdateRecord, workers: list[WorkerStep], figure: str, value: float
+    ) -> None:
+        self._next_step = record.step + 1
         if self._log is not None:
             self._log.write(record)
         else:
             self._recent.append(record)
         if self._board is not None:
-            self._board.add_scalar("isochron/staleness", record.staleness, record.step)
-            self._draw(record, [record.worker])
+            self._board.add_scalar(f"isochron/{figure}", value, record.step)
+            self._draw(record, workers)
         if self._options.on_step is not None:
             self._options.on_step(record)
 

@@ -243,7 +243,7 @@ class World:
             self.members, statements, late = self._rendezvous.gather(self.members, stand(), suspects)
             whole = True
             try:
-                self._guard("new groups", self._make_groups_of_members)
+                self.guard("new groups", self._make_groups_of_members)
                 settle(statements, late)
                 self.barrier()  # who gets through it knows that all have settled
             except PeerError as error:
@@ -316,11 +316,11 @@ class World:
         if self.size == 1:
             return lambda: values.unsqueeze(0)
         rows = values.new_empty((self.size, *values.shape))
-        work = self._guard("telemetry", lambda: all_gather_single(
+        work = self.guard("telemetry", lambda: all_gather_single(
             rows, values.unsqueeze(0), group=self.control, async_op=True))  # fmt: skip
 
         def wait() -> torch.Tensor:
-            self._guard("telemetry", work.wait)
+            self.guard("telemetry", work.wait)
             return rows
 
         return wait
@@ -331,9 +331,9 @@ class World:
 
     def _run(self, what: str, exchange: Callable[[], Any]) -> None:
         with self.waits.counted():
-            self._guard(what, exchange)
+            self.guard(what, exchange)
 
-    def _guard(self, what: str, exchange: Callable[[], Any]) -> Any:
+    def guard(self, what: str, exchange: Callable[[], Any]) -> Any:
         try:
             return exchange()
         except PeerError:
