@@ -81,6 +81,17 @@ def test_workers_on_gpus_train_like_one_process_over_nccl(make_ranks):
 
 
 @over_nccl
+@pytest.mark.parametrize("kind, near", [("float64", 1e-12), ("channels_last", 1e-4), ("bf16", 0.03)])
+def test_exact_batch_norm_by_kernels_is_one_batch(make_ranks, kind, near):
+    """bf16 has 8 bits: outputs that are rounded from slightly different values differ by one of them."""
+    for result in make_ranks(NCCL, NCCL).run("normalised", kind=kind):
+        assert result["backend"] == "nccl"
+        assert result["far"] < near
+        kinds = ("stats", "gather_stats_with_counts", "elemt", "backward_reduce", "backward_elemt")
+        assert {f"aten::batch_norm_{kind}" for kind in kinds} <= set(result["kernels"])
+
+
+@over_nccl
 @pytest.mark.parametrize("kind", ["plain", "batch_norm", "two_passes", "fsdp2"])
 def test_a_worker_that_computes_three_times_as_long_is_seen_so(make_ranks, kind):
     """Whatever it and the other one wait for: the ratio of the cycles is 3, and either waits for the other in every

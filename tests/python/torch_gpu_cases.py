@@ -98,6 +98,46 @@ def paced(kind, steps=8, slowness=3):
     return [([worker.compute_seconds for worker in step.workers], step.seconds) for step in times[3:]]
 
 
+def normalised(kind, sizes=(10, 6), steps=3):
+    """Two layers over unequal shares, against torch's own over the whole batch in this process: how far outputs,
+    gradients and running statistics are apart at most, relative to the largest, and which of torch's kernels ran."""
+    from isochron.torch.batch_norm import Statistics, make_exact
+    from isochron.torch.world import World
+
+    device = gpu_of_rank()
+    torch.cuda.set_device(device)
+    world = World(60.0, False, device)
+    dtype = torch.float64 if kind == "float64" else torch.float32
+    torch.manual_seed(0)
+    whole = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU(), nn.BatchNorm2d(8)).to(device, dtype)
+    mine = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU(), nn.BatchNorm2d(8)).to(device, dtype)
+    make_exact(mine, Statistics(world))
+    share = slice(sum(sizes[: world.rank]), sum(sizes[: world.rank + 1]))
+    far = 0.0
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        for _ in range(steps):
+            x = torch.randn(sum(sizes), 8, 7, 9, device=device, dtype=dtype)
+            dy = torch.randn_like(x)
+            if kind == "channels_last" or kind == "bf16":
+                x, dy = (one.to(memory_format=torch.channels_last) for one in (x, dy))
+            found, expected = [], []
+            for model, rows, into in ((mine, share, found), (whole, slice(None), expected)):
+                one = (x[rows].bfloat16() if kind == "bf16" else x[rows]).detach().requires_grad_()
+                y = model(one)
+                y.backward(dy[rows].to(y.dtype))
+                into += [y.detach(), one.grad]
+            for ours, theirs in zip(found, expected, strict=True):
+                far = max(far, ((ours - theirs[share]).abs().max() / theirs.abs().max()).item())
+            for ours, theirs in zip(mine.parameters(), whole.parameters(), strict=True):
+                dist.all_reduce(ours.grad, group=world.gradients)
+                far = max(far, ((ours.grad - theirs.grad).abs().max() / theirs.grad.abs().max()).item())
+                ours.grad = theirs.grad = None
+            for ours, theirs in zip(mine.buffers(), whole.buffers(), strict=True):
+                far = max(far, ((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1)).item())
+    names = {event.key for event in profile.key_averages() if event.key.startswith("aten::batch_norm_")}
+    return {"far": far, "kernels": sorted(names), "backend": world._backend}
+
+
 class Blocks(torch.utils.data.Dataset):
     """Samples of 16 MB."""
 

@@ -8,6 +8,8 @@ Losses are scaled by b_k K / B and gradients averaged, so what remains is one ba
 
 A layer costs one all-gather of 2 C + 1 numbers forward and one all-reduce of 2 C backward: over NCCL, without the
 host waiting for the GPU, if gradients go that way, else through host memory, so that workers on CPUs and GPUs mix.
+Over NCCL the kernels of torch's own SyncBatchNorm do the arithmetic, which read and write an input in its own precision
+and layout and weigh every worker's statistics by its count.
 All workers must run the same layers in the same order. A lost worker does not show in the model's code: from then on
 a layer uses what this worker has, and the job deals with the failure at the end of the step.
 """
@@ -32,6 +34,7 @@ class Statistics:
     def __init__(self, world: World) -> None:
         self.world = world
         self.counts = True  # False: this worker's samples are a stand-in that counts for nothing
+        self.all_count = True  # no worker has a stand-in
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Statistics:
         return self
@@ -39,24 +42,35 @@ class Statistics:
     def __reduce__(self) -> Any:
         return type(None), ()
 
+    def by_kernels(self, x: torch.Tensor, running: torch.Tensor | None) -> bool:
+        """Whether torch's kernels for GPUs can do it: they know no worker without samples, and count in the precision
+        of the running statistics."""
+        if not (x.is_cuda and self.all_count and x.numel() > 0 and self.world.where_exchanged(x) is x):
+            return False
+        return running is None or running.dtype == torch.promote_types(x.dtype, torch.float32)
+
+    def gather(self, mine: torch.Tensor) -> torch.Tensor:
+        """Such a tensor of every worker, one a row; of this one alone if another is lost."""
+        with self.world.kept_failure():
+            if self.world.failure is None:
+                return self.world.gather(mine)
+        return mine.unsqueeze(0)
+
     def pool(
         self, mean: torch.Tensor, variance: torch.Tensor, count: int
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Mean, variance and number of values per channel over all workers."""
         mine = torch.cat((mean, variance, mean.new_full((1,), count if self.counts else 0))).double()
-        mine = self.world.where_exchanged(mine)
-        rows = mine.unsqueeze(0)
-        with self.world.kept_failure():
-            if self.world.failure is None:
-                rows = self.world.gather(mine)
+        rows = self.gather(self.world.where_exchanged(mine))
         means, variances, counts = rows[:, : mean.numel()], rows[:, mean.numel() : -1], rows[:, -1:]
         total = counts.sum().clamp(min=1.0)
         pooled = (counts * means).sum(0) / total
         spread = (counts * (variances + (means - pooled) ** 2)).sum(0) / total
         return pooled.to(mean), spread.to(mean), total.to(mean.device)
 
-    def add(self, sums: torch.Tensor) -> torch.Tensor:
-        total = self.world.where_exchanged(sums.double())
+    def add(self, sums: torch.Tensor, wide: bool = True) -> torch.Tensor:
+        """Over all workers; in double precision if `wide`, else in place."""
+        total = self.world.where_exchanged(sums.double()) if wide else sums
         with self.world.kept_failure():
             if self.world.failure is None:
                 self.world.reduce(total)
@@ -95,6 +109,41 @@ class _Normalise(torch.autograd.Function):
         return dx, dweight, dbias, None, None, None, None, None
 
 
+class _NormaliseByKernels(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: Any, bias: Any, running: tuple[Any, Any], share: float, eps: float,
+                statistics: Statistics) -> torch.Tensor:  # fmt: skip
+        x = _in_a_layout_of_kernels(x)
+        weight = weight.contiguous() if weight is not None else None
+        channels = x.shape[1]
+        mean, inverse = torch.batch_norm_stats(x, eps)
+        rows = statistics.gather(torch.cat((mean, inverse, mean.new_full((1,), x.numel() // channels))))
+        counts = rows[:, -1]
+        # Only the type of the first argument counts, and that of the running statistics, if there are any.
+        mean, inverse = torch.batch_norm_gather_stats_with_counts(
+            mean, rows[:, :channels], rows[:, channels:-1], *running, share, eps, counts)  # fmt: skip
+        ctx.save_for_backward(x, weight, mean, inverse, counts.to(torch.int32))
+        ctx.statistics = statistics
+        return torch.batch_norm_elemt(x, weight, bias, mean, inverse, eps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
+        x, weight, mean, inverse, counts = ctx.saved_tensors
+        dy = _in_a_layout_of_kernels(dy)
+        by_weight, by_bias = ctx.needs_input_grad[1:3]
+        *sums, dweight, dbias = torch.batch_norm_backward_reduce(dy, x, mean, inverse, weight, True, by_weight, by_bias)
+        sum_dy, sum_dy_xmu = ctx.statistics.add(torch.cat(sums), wide=False).chunk(2)
+        wide = weight.to(mean.dtype) if weight is not None else None
+        dx = torch.batch_norm_backward_elemt(dy, x, mean, inverse, wide, sum_dy, sum_dy_xmu, counts)
+        return dx, dweight if by_weight else None, dbias if by_bias else None, None, None, None, None
+
+
+def _in_a_layout_of_kernels(x: torch.Tensor) -> torch.Tensor:
+    formats = (torch.channels_last, torch.channels_last_3d)
+    return x if any(x.is_contiguous(memory_format=one) for one in formats) else x.contiguous()
+
+
 class _ExactBatchNorm(nn.modules.batchnorm._BatchNorm):
     isochron_statistics: Statistics | None
 
@@ -104,6 +153,8 @@ class _ExactBatchNorm(nn.modules.batchnorm._BatchNorm):
         if not self.training or statistics is None or statistics.world.size == 1:
             return super().forward(x)
         self._check_input_dim(x)
+        if statistics.by_kernels(x, self.running_mean):
+            return self._forward_by_kernels(x, statistics)
         with torch.no_grad():
             wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
             spread, middle = torch.var_mean(wide, [0, *range(2, x.dim())], correction=0)
@@ -111,12 +162,24 @@ class _ExactBatchNorm(nn.modules.batchnorm._BatchNorm):
             self._remember(mean, variance, total)
         return _Normalise.apply(x, self.weight, self.bias, mean, variance, self.eps, total, statistics)
 
+    def _forward_by_kernels(self, x: torch.Tensor, statistics: Statistics) -> torch.Tensor:
+        running: tuple[Any, Any] = (None, None)
+        share = 0.0
+        if self.track_running_stats and self.running_mean is not None and self.running_var is not None:
+            share = self._share_of_new()
+            running = self.running_mean, self.running_var
+        return _NormaliseByKernels.apply(x, self.weight, self.bias, running, share, self.eps, statistics)
+
+    def _share_of_new(self) -> float:
+        """In the running statistics."""
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        return self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked.item()
+
     def _remember(self, mean: torch.Tensor, variance: torch.Tensor, total: torch.Tensor) -> None:
         if not self.track_running_stats or self.running_mean is None or self.running_var is None:
             return
-        assert self.num_batches_tracked is not None
-        self.num_batches_tracked.add_(1)
-        share = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked.item()
+        share = self._share_of_new()
         unbiased = variance * (total / (total - 1.0).clamp(min=1.0))
         self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
         self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)

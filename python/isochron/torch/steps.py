@@ -196,6 +196,7 @@ class Steps(Datasets):
             self._given_up = False
             self._own = OwnGradients(self._models.parameters()) if share.plan.diagnose else None
             self._statistics.counts = not share.stand_in
+            self._statistics.all_count = all(share.counts)
             if self._step_file is not None:
                 self._step_file.publish(self.step)
             return (self._hand_out(share.batch),)
