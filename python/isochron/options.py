@@ -35,11 +35,15 @@ class SharedOptions:
     def __getattr__(self, name: str) -> Any:  # what is no attribute of the object itself
         if name not in _NAMES:
             raise AttributeError(f"a job has no option '{name}'")
-        return self.settings.get(name)
+        value = self.settings.get(name)
+        self.__dict__[name] = value  # steps ask for some, and the table is long
+        return value
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _NAMES:
             self.settings.set(name, value)
+            for known in _NAMES & self.__dict__.keys():  # by this name or an alias
+                del self.__dict__[known]
         else:
             super().__setattr__(name, value)
 

@@ -25,6 +25,7 @@ def step(number, batches, compute, **more):
 
 # The tests with torch that `make test` has the time for; `make check` runs the others, too.
 QUICK = (
+    "test_torch_batch_norm_shares.py",
     "test_torch_loader.py",
     "test_torch_parity.py::test_uneven_equals_single_process[cnn-plain]",
     "test_torch_parity.py::test_uneven_equals_single_process[gpt2-ddp]",

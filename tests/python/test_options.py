@@ -93,6 +93,13 @@ def test_what_is_said_in_vain_is_refused():
         options.validate()
 
 
+def test_a_value_is_the_one_that_was_set_last_by_whatever_name():
+    options = Options(global_batch=4)
+    assert (options.on_nonfinite, options.numbers) == ("stop", "stop")
+    options.numbers = "skip"
+    assert (options.on_nonfinite, options.numbers, options.global_batch) == ("skip", "skip", 4)
+
+
 def test_workers_compare_every_option_that_they_must_share():
     other = {"policy": "uniform", "weighting": "mean", "last_batch": "drop", "sync": "ssp", "push_rate": "staleness",
              "transport": "sockets", "lr_rule": "sqrt", "compression": "bf16", "on_nonfinite": "skip",

@@ -4,6 +4,7 @@ With n_k values per channel on worker k and N = sum n_k, every worker normalises
   mean = sum_k (n_k / N) mean_k,   var = sum_k (n_k / N) (var_k + (mean_k - mean)^2),
 and the gradient of its inputs is that of all workers' losses together:
   dx = (w / s) (dy - (sum dy + xhat sum dy xhat) / N),   s = sqrt(var + eps),   sums over all workers.
+A worker without samples computes a stand-in, which is not in the statistics: (w / s) dy is all of its dx.
 Losses are scaled by b_k K / B and gradients averaged, so what remains is one batch of B.
 
 A layer costs one all-gather of 2 C + 1 numbers forward and one all-reduce of 2 C backward: over NCCL, without the
@@ -81,18 +82,58 @@ def _per_channel(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return values.view(1, -1, *([1] * (like.dim() - 2)))
 
 
+def _has_kernels(x: torch.Tensor) -> bool:
+    """Whether torch's own kernels for CPUs compute the parts: a pass over the values each, where operations take
+    several."""
+    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+
+
+def _moments(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """This worker's mean and variance by channel."""
+    if _has_kernels(x):
+        return torch.batch_norm_update_stats(x, None, None, 0.0)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    variance, mean = torch.var_mean(wide, [0, *range(2, x.dim())], correction=0)
+    return mean, variance
+
+
+def _gradients(ctx: Any, dy: torch.Tensor, x: torch.Tensor, weight: Any, mean: torch.Tensor,
+               variance: torch.Tensor) -> tuple[Any, ...]:  # fmt: skip
+    """dx is, by channel, a multiple of dy and a line in x, which a BatchNorm with statistics 0 and 1 computes."""
+    aten = torch.ops.aten
+    inverse = torch.rsqrt(variance + ctx.eps)
+    by_weight, by_bias = aten.native_batch_norm_backward(
+        dy, x, torch.ones_like(mean) if weight is None else weight.to(mean.dtype), mean, variance, mean, inverse, False,
+        ctx.eps, [False, True, True])[1:]  # fmt: skip
+    totals = ctx.statistics.add(torch.stack((by_weight, by_bias)).double())
+    precise = torch.rsqrt(variance.double() + ctx.eps)
+    scale = precise if weight is None else precise * weight
+    through_statistics = -scale * ctx.share
+    slope = through_statistics * precise * totals[0]
+    offset = through_statistics * totals[1] - slope * mean
+    zero, one = torch.zeros_like(mean), torch.ones_like(mean)
+    line = aten.native_batch_norm(x, slope.to(mean.dtype), offset.to(mean.dtype), zero, one, False, 0.0, 0.0)[0]
+    dx = line.addcmul_(dy, _per_channel(scale.to(mean.dtype), x))
+    dweight = by_weight.to(weight.dtype) if weight is not None else None
+    return dx, dweight, by_bias if ctx.has_bias else None, None, None, None, None, None
+
+
 class _Normalise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: Any, bias: Any, mean: torch.Tensor, variance: torch.Tensor,
                 eps: float, total: torch.Tensor, statistics: Statistics) -> torch.Tensor:  # fmt: skip
         ctx.save_for_backward(x, weight, mean, variance)
-        ctx.eps, ctx.total, ctx.statistics, ctx.has_bias = eps, total, statistics, bias is not None
+        ctx.eps, ctx.statistics, ctx.has_bias = eps, statistics, bias is not None
+        # A stand-in is not in the statistics, so no gradient comes through them.
+        ctx.share = 1.0 / total if statistics.counts else torch.zeros_like(total)
         return functional.batch_norm(x, mean, variance, weight, bias, False, 0.0, eps)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
         x, weight, mean, variance = ctx.saved_tensors
+        if _has_kernels(x) and dy.dtype == x.dtype:
+            return _gradients(ctx, dy, x, weight, mean, variance)
         dims = [0, *range(2, x.dim())]
         inverse = torch.rsqrt(variance + ctx.eps)
         wide = dy.to(mean.dtype)
@@ -101,8 +142,8 @@ class _Normalise(torch.autograd.Function):
         sum_dy_normal = (wide * normal).sum(dims)
         total_dy, total_dy_normal = ctx.statistics.add(torch.cat((sum_dy, sum_dy_normal))).chunk(2)
         scale = inverse if weight is None else inverse * weight.to(inverse.dtype)
-        normal.mul_(_per_channel(-total_dy_normal / ctx.total, x)).add_(wide)
-        normal.sub_(_per_channel(total_dy / ctx.total, x))
+        normal.mul_(_per_channel(-total_dy_normal * ctx.share.to(mean.dtype), x)).add_(wide)
+        normal.sub_(_per_channel(total_dy * ctx.share.to(mean.dtype), x))
         dx = normal.mul_(_per_channel(scale, x)).to(x.dtype)
         dweight = sum_dy_normal.to(weight.dtype) if weight is not None else None
         dbias = sum_dy.to(mean.dtype) if ctx.has_bias else None
@@ -156,8 +197,7 @@ class _ExactBatchNorm(nn.modules.batchnorm._BatchNorm):
         if statistics.by_kernels(x, self.running_mean):
             return self._forward_by_kernels(x, statistics)
         with torch.no_grad():
-            wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
-            spread, middle = torch.var_mean(wide, [0, *range(2, x.dim())], correction=0)
+            middle, spread = _moments(x.detach())
             mean, variance, total = statistics.pool(middle, spread, x.numel() // x.shape[1])
             self._remember(mean, variance, total)
         return _Normalise.apply(x, self.weight, self.bias, mean, variance, self.eps, total, statistics)

@@ -14,7 +14,7 @@ def all_finite(gradients: list[torch.Tensor]) -> bool:
     for gradient in gradients:
         by_device.setdefault(gradient.device, []).append(gradient)
     for part in by_device.values():
-        total = torch.stack(torch._foreach_norm(part)).double().sum()  # one wait for the device
+        total = torch.stack(torch._foreach_norm(part)).sum()  # one wait for the device
         if not math.isfinite(total.item()) and not all(bool(one.isfinite().all()) for one in part):
             return False
     return True

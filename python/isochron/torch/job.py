@@ -315,6 +315,13 @@ class Job(Steps):
     def _pass(self, loss: torch.Tensor, weight: float, scaler: Any, arguments: dict[str, Any]) -> torch.Tensor:
         """A backward pass of the loss, which it returns without its graph."""
         self._rethrow_failure()
+        if scaler is None and "gradient" not in arguments and loss.device.type == "cpu" and loss.dim() == 0:
+            # The gradient of weight times the loss, without an operation for it; NaN if the loss is not finite, so that
+            # all gradients are.
+            watched = self.options.on_nonfinite != "ignore"
+            factor = weight if not watched or math.isfinite(loss.item()) else math.nan
+            loss.backward(torch.full((), factor, dtype=loss.dtype), **arguments)
+            return loss.detach()
         scaled = loss * weight
         if self.options.on_nonfinite != "ignore":
             scaled = scaled * (1.0 + 0.0 * loss.detach())  # a loss that is not finite makes all gradients so

@@ -264,6 +264,7 @@ class Models:
             # Statistics over the global batch are equal everywhere; a broadcast would be one more wait per step.
             _SYNC_BUFFERS: has_batch_norm(model) and not self._options.sync_batch_norm,
             "device_ids": [device] if device.type == "cuda" else None,
+            "gradient_as_bucket_view": True,  # what was averaged need not be copied back
             **self._options.ddp,
         }
         return ElasticDataParallel(model, self._world, process_group=self._world.gradients, **arguments)

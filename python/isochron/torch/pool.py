@@ -9,9 +9,11 @@ already, in shared memory; with another function the samples themselves, since o
 from __future__ import annotations
 
 import collections
+import ctypes
 import multiprocessing.connection
 import pickle
 import random
+import struct
 import sys
 import traceback
 from collections.abc import Callable
@@ -41,18 +43,22 @@ class Fetcher:
 
     def fetch(self, epoch: int, indices: list[int], restore: bool = False) -> Any:
         """With `restore` the generators of this process are as before."""
-        before = Generators() if restore or not self._draws else None
-        samples = None
-        try:
-            if before is not None and not self._draws:
-                # Seeding costs more than many a sample, so it is left out until a random number is drawn.
+        if not self._draws:
+            # Seeding costs more than many a sample, so it is left out until a random number is drawn.
+            before = Draws()
+            try:
                 samples = [self._get(index) for index in indices]
-                self._draws = not before.unchanged()
-            if samples is None or self._draws:
+            finally:
+                self._draws = before.happened()
+                if self._draws and restore:
+                    before.undo()
+        if self._draws:
+            states = Generators() if restore else None
+            try:
                 samples = self._fetch_seeded(epoch, indices)
-        finally:
-            if before is not None and restore and self._draws:
-                before.restore()
+            finally:
+                if states is not None:
+                    states.restore()
         return samples if self.collate_fn is not None else default_collate(samples)
 
     def _get(self, index: int) -> Any:
@@ -91,22 +97,56 @@ class Generators:
     def __init__(self) -> None:
         numpy = sys.modules.get("numpy")
         self._python = random.getstate()
-        self._torch = torch.random.get_rng_state()
+        self._torch = torch.random.default_generator.get_state()
         self._numpy = numpy.random.get_state() if numpy else None
-
-    def unchanged(self) -> bool:
-        now = Generators()
-        if now._python != self._python or not torch.equal(now._torch, self._torch):
-            return False
-        if now._numpy is None or self._numpy is None:
-            return now._numpy is self._numpy
-        return now._numpy[2] == self._numpy[2] and now._numpy[1].tobytes() == self._numpy[1].tobytes()
 
     def restore(self) -> None:
         random.setstate(self._python)
-        torch.random.set_rng_state(self._torch)
+        torch.random.default_generator.set_state(self._torch)
         if self._numpy is not None:
             sys.modules["numpy"].random.set_state(self._numpy)
+
+
+class Draws:
+    """Whether somebody draws random numbers from now on. Every step asks, so NumPy's state is looked at where it lies:
+    numpy.random.get_state() takes a hundred times as long."""
+
+    def __init__(self) -> None:
+        self._python = random.getstate()
+        self._torch = torch.random.default_generator.get_state()
+        self._numpy = _numpy_state()
+
+    def happened(self) -> bool:
+        if self._numpy != _numpy_state() or random.getstate() != self._python:
+            return True
+        return not torch.equal(torch.random.default_generator.get_state(), self._torch)
+
+    def undo(self) -> None:
+        """But for the second of two normal numbers that NumPy's old generator may have kept for later."""
+        random.setstate(self._python)
+        torch.random.default_generator.set_state(self._torch)
+        numpy = sys.modules.get("numpy")
+        if numpy is None or self._numpy is None:
+            return
+        if len(self._numpy) == struct.calcsize(_NUMPY_FORMAT):
+            words, position = struct.unpack(_NUMPY_FORMAT, self._numpy)
+            numpy.random.set_state(("MT19937", numpy.frombuffer(words, dtype="uint32"), position))
+        else:
+            numpy.random.set_state(pickle.loads(self._numpy))
+
+
+_NUMPY_FORMAT = "2496si"  # 624 words, and how many of them are used up
+
+
+def _numpy_state() -> bytes | None:
+    """Of NumPy's global generator; None if there is none."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return None
+    generator = numpy.random.mtrand._rand._bit_generator
+    if isinstance(generator, numpy.random.MT19937):
+        return ctypes.string_at(generator.ctypes.state_address, struct.calcsize(_NUMPY_FORMAT))
+    return pickle.dumps(numpy.random.get_state(legacy=False))  # somebody has put another one there
 
 
 def _serve(fetcher: Fetcher, number: int, init: Callable[[int], None] | None, pipe: Any, others: list[Any]) -> None:

@@ -101,7 +101,7 @@ class Stopwatch:
         self._own = None
         self._passes = []
         self._started = time.perf_counter()
-        self._cpu = process_usage().cpu_seconds
+        self._cpu = time.process_time()
         self._start = self._waits.now()
 
     def stop(self) -> None:
@@ -148,7 +148,7 @@ class Stopwatch:
         return self._started
 
     def cpu_share(self, seconds: float) -> float:
-        return min((process_usage().cpu_seconds - self._cpu) / max(seconds, 1e-9), 1.0)
+        return min((time.process_time() - self._cpu) / max(seconds, 1e-9), 1.0)
 
     def _note(self, parameter: torch.Tensor) -> None:
         if not self._in_pass:
