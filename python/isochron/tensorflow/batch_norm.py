@@ -54,6 +54,8 @@ class GlobalMoments:
 
     def take_waited(self) -> tuple[float, int]:
         """Seconds and exchanges since it was last asked."""
+        if not self._layers:
+            return 0.0, 0
         seconds, exchanges = self.waited.numpy()
         if exchanges:
             self.waited.assign([0.0, 0.0])

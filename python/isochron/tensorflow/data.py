@@ -192,10 +192,40 @@ def make_source(data: Any, keep: int) -> Source:
     )
 
 
-def batches(signature: Any, take: Callable[[], Iterator[Any]]) -> tf.data.Dataset:
-    """What `take` yields, each when it is asked for and not before."""
+def batches(signature: Any, take: Callable[[], Iterator[Any]], direct: bool = False) -> tf.data.Dataset:
+    """What `take` yields, each when it is asked for and not before; `direct`: to a loop without a detour. Keras'
+    evaluate() needs an iterator of TensorFlow's."""
     dataset = tf.data.Dataset.from_generator(take, output_signature=signature)
     options = tf.data.Options()
     options.autotune.enabled = False
     options.experimental_optimization.inject_prefetch = False
-    return dataset.with_options(options)
+    dataset = dataset.with_options(options)
+    return _Batches(dataset, take) if direct else dataset
+
+
+class _Batches(tf.data.Dataset):
+    """A loop over it gets the batches from `take` itself. TensorFlow would ask for them in threads of its own and copy
+    them twice, which costs a throttled worker milliseconds a step."""
+
+    def __init__(self, dataset: tf.data.Dataset, take: Callable[[], Iterator[Any]]) -> None:
+        self._dataset, self._take = dataset, take
+        super().__init__(dataset._variant_tensor)
+
+    def _inputs(self) -> list[tf.data.Dataset]:
+        return [self._dataset]
+
+    @property
+    def element_spec(self) -> Any:
+        return self._dataset.element_spec
+
+    def __iter__(self) -> Iterator[Any]:
+        if tf.inside_function():
+            return super().__iter__()
+        specs = tf.nest.flatten(self.element_spec)
+        return (
+            tf.nest.pack_sequence_as(
+                self.element_spec,
+                [tf.convert_to_tensor(value, spec.dtype)
+                 for value, spec in zip(tf.nest.flatten(batch), specs, strict=True)])
+            for batch in self._take()
+        )  # fmt: skip

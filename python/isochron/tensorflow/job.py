@@ -56,6 +56,7 @@ class Job:
         self._began = time.perf_counter()  # at about the same moment on all workers
         self._progress = Progress(self._replica, self.options)
         self._weight = tf.Variable(0.0, dtype=tf.float64, trainable=False, name="isochron_weight")
+        self._weighed = 0.0  # what it holds
         self._moments = batch_norm.GlobalMoments(self._collectives, self._weight)
         self._model: keras.Model | None = None
         self._deferred: DeferredApply | None = None
@@ -79,7 +80,8 @@ class Job:
     def _agree(self) -> _core.Replica:
         """All workers must have been told the same; what each says of itself becomes known to all."""
         options = self.options
-        device = "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
+        self._gpu = bool(tf.config.list_physical_devices("GPU"))
+        device = "gpu" if self._gpu else "cpu"
         mine = options.settings.introduction(device)
         workers = _core.agree([_core.Introduction.decode(one) for one in self._collectives.gather(mine.encode())])
         return _core.Replica(options.settings, workers, self.rank, cpu=device == "cpu")
@@ -220,7 +222,7 @@ class Job:
         assert self._source is not None
         self._replica.open(self._source.size())
         self._dataset_name = type(samples).__name__
-        return data.batches(self._source.signature, self._hand_out)
+        return data.batches(self._source.signature, self._hand_out, direct=True)
 
     def epochs(self, count: int) -> Iterator[int]:
         """Epoch numbers from the present one to count - 1, again one that was not trained to its end; ends early when
@@ -291,7 +293,8 @@ class Job:
             )
         step = Step(
             function, deferred, self._collectives, self._weight, states=states,
-            prepare=self._synchronize_norms, jit_compile=jit_compile, autograph=autograph)  # fmt: skip
+            prepare=self._synchronize_norms, jit_compile=jit_compile, autograph=autograph,
+            flat=not self.options.asynchronous)  # fmt: skip
         self._steps.append(step)
         return step
 
@@ -312,7 +315,9 @@ class Job:
         self._compare_sequences()
         self._start_log()
         self._peers.note(self.step_number)
-        self._weight.assign(self._plan.loss_weight / self.size)  # gradients are added up
+        if self._weighed != (weight := self._plan.loss_weight / self.size):  # gradients are added up
+            self._weight.assign(weight)
+            self._weighed = weight
         fresh = step.is_new(batch)
         with self._peers.watched(f"step {self.step_number}"):
             step.trace(batch)
@@ -420,7 +425,8 @@ class Job:
         try:
             with self._peers.watched(f"statistics of BatchNormalization in step {self.step_number}"):
                 computed = step.compute(batch if self._plan.batch else step.stand_in(batch))
-                tf.reshape(computed.gradients[-1], [-1])[0].numpy()  # waits for a GPU
+                if self._gpu:
+                    computed.gradients[-1][:1].numpy()  # waits for it
                 return computed
         except OUT_OF_MEMORY as error:
             if self._waits_inside:

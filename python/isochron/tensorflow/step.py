@@ -4,11 +4,15 @@ compute   the user's function on this worker's samples, to its weighted gradient
           of BatchNormalization, so running out of memory here keeps nobody waiting (unless there are such);
 exchange  one message: gradients, the reports of all workers, and the state of metrics, each added up;
 apply     the optimizer's own update with the gradient of the global batch.
+
+Between the parts gradients are one flat tensor of each type: what TensorFlow spends on handing a tensor from one
+function to the next is the same for a bias as for a large matrix.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +30,7 @@ class Computed:
     """What this worker has computed."""
 
     outputs: Any  # what the function returned
-    gradients: list[tf.Tensor]  # weighted by its share
+    gradients: list[tf.Tensor]  # weighted by its share; flat, unless the step leaves them apart
     states: list[tf.Tensor]
     out_of_memory: bool = False
 
@@ -56,6 +60,7 @@ class Step:
         prepare: Callable[[], bool],
         jit_compile: bool,
         autograph: bool,
+        flat: bool = True,
     ) -> None:
         self._function = function
         self._deferred = deferred
@@ -65,6 +70,7 @@ class Step:
         self._prepare = prepare
         self._jit_compile = jit_compile
         self._autograph = autograph
+        self._flat = flat
         self._computes: dict[Any, Any] = {}  # by the structure of the arguments
         self._shapes: set[Any] = set()
         self.variables: list[Any] = []  # that get gradients; known after the first trace
@@ -83,18 +89,19 @@ class Step:
 
     def is_new(self, arguments: Sequence[Any]) -> bool:
         """Whether to compute these takes longer for once: the first of all, and with XLA the first of its shape."""
-        shapes = tuple(tuple(value.shape) for value in tf.nest.flatten(list(arguments)) if hasattr(value, "shape"))
-        key = shapes if self._jit_compile else ()
+        key: Any = ()
+        if self._jit_compile:
+            key = tuple(tuple(value.shape) for value in tf.nest.flatten(list(arguments)) if hasattr(value, "shape"))
         known = key in self._shapes
         self._shapes.add(key)
         return not known
 
     def trace(self, arguments: Sequence[Any]) -> None:
         """Once for all batch sizes; creates the variables that were not there before."""
-        signature = tf.nest.map_structure(_any_batch, list(arguments))
-        key = tuple(map(str, tf.nest.flatten(signature)))
+        key = _kinds(arguments)
         if key in self._computes:
             return
+        signature = tf.nest.map_structure(_any_batch, list(arguments))
         self._prepare()
         while True:
             compute = tf.function(self._compute, autograph=self._autograph, jit_compile=self._jit_compile or None)
@@ -104,9 +111,7 @@ class Step:
         self._computes[key] = concrete
 
     def compute(self, arguments: Sequence[Any]) -> Computed:
-        signature = tf.nest.map_structure(_any_batch, list(arguments))
-        concrete = self._computes[tuple(map(str, tf.nest.flatten(signature)))]
-        return Computed(*concrete(*arguments))
+        return Computed(*self._computes[_kinds(arguments)](*arguments))
 
     def stand_in(self, arguments: Sequence[Any]) -> list[Any]:
         """One sample of zeros in place of none: convolutions of oneDNN give an empty batch the wrong shape."""
@@ -118,7 +123,8 @@ class Step:
     def nothing(self) -> Computed:
         """In place of what memory did not hold."""
         gradients = [tf.zeros(variable.shape, variable.dtype) for variable in self.variables]
-        return Computed(None, gradients, self.read_states(), out_of_memory=True)
+        joined = _join(gradients) if self._flat else gradients
+        return Computed(None, joined, self.read_states(), out_of_memory=True)
 
     def exchange(self, computed: Computed, report: _core.StepReport) -> Exchanged:
         row = tf.constant(report.numbers(), tf.float32)
@@ -138,7 +144,7 @@ class Step:
             scaled = gradient * tf.cast(weight, gradient.dtype)
             # Nothing counts without samples, whatever their mean came out as.
             weighted.append(tf.where(weight > 0, scaled, tf.zeros_like(scaled)))
-        return outputs, weighted, self.read_states()
+        return outputs, _join(weighted) if self._flat else weighted, self.read_states()
 
     def _exchange_all(
         self, gradients: list[tf.Tensor], report: tf.Tensor, states: list[tf.Tensor]
@@ -149,7 +155,32 @@ class Step:
         return total, row, states, all_finite(total)
 
     def _apply_all(self, gradients: list[tf.Tensor]) -> None:
-        self._deferred.apply(gradients, self.variables)
+        self._deferred.apply(_part(gradients, self.variables), self.variables)
+
+
+def _join(gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """One flat tensor of each type, in the order of the types' names."""
+    kinds = sorted({gradient.dtype.name for gradient in gradients})
+    return [tf.concat([tf.reshape(one, [-1]) for one in gradients if one.dtype.name == kind], 0) for kind in kinds]
+
+
+def _part(joined: Sequence[tf.Tensor], variables: Sequence[Any]) -> list[tf.Tensor]:
+    """What _join() made of gradients of these variables."""
+    parts: dict[int, tf.Tensor] = {}
+    for flat in joined:
+        places = [place for place, one in enumerate(variables) if tf.as_dtype(one.dtype) == flat.dtype]
+        sizes = [math.prod(variables[place].shape) for place in places]
+        for place, part in zip(places, tf.split(flat, sizes), strict=True):
+            parts[place] = tf.reshape(part, variables[place].shape)
+    return [parts[place] for place in range(len(variables))]
+
+
+def _kinds(arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """The same for all batch sizes."""
+    return tuple(
+        (value.dtype, tuple(value.shape)[1:], value.shape.rank) if tf.is_tensor(value) else str(value)
+        for value in tf.nest.flatten(list(arguments))
+    )
 
 
 def all_finite(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
