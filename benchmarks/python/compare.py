@@ -9,7 +9,8 @@ start. The first worker prints a table of medians over the turns; --json FILE wr
 
     build/isochron launch --cluster dynamic --steps 80 -- .venv/bin/python benchmarks/python/compare.py --alone isochron
 
-Where speeds change with a job's steps, one policy after the other goes through all of them by itself.
+Where speeds change with a job's steps, one policy after the other, or "ddp", goes through all of them by itself; the
+first step counts there.
 """
 
 import argparse
@@ -24,11 +25,12 @@ from tasks import TASKS
 from torch.utils.data import default_collate
 
 import isochron.torch as isochron
+from isochron.torch.cluster import StepFile
 
 
 def solo(task, share, seconds, device):
     """Samples a second of this worker with nothing to exchange."""
-    if type(task) is not TASKS["cnn"] and device == "cpu":
+    if not task.light and device == "cpu":
         share = min(share, 32)  # enough to keep it busy, and a second's work
     model = network(task, device)
     dataset = task.dataset(share)
@@ -40,6 +42,7 @@ def solo(task, share, seconds, device):
             torch.cuda.synchronize()
 
     compute()
+    task.optimizer(model).step()  # the first one of a process imports torch's compiler, which takes seconds
     start, count = time.perf_counter(), 0
     while time.perf_counter() - start < seconds:
         compute()
@@ -47,16 +50,40 @@ def solo(task, share, seconds, device):
     return share * count / (time.perf_counter() - start)
 
 
+def whole_run(job, policy, steps, ideal, kind):
+    """All steps of one loop, which tells the launcher of them if the job does not."""
+    loop = stock(job, **kind) if policy == "ddp" else ours(policy=policy, **kind)
+    published = StepFile.find() if policy == "ddp" and job.is_first else None
+    job.barrier()
+    moments = [time.perf_counter()]
+    for step in range(steps):
+        if published is not None:
+            published.publish(step)
+        next(loop)
+        moments.append(time.perf_counter())
+    job.barrier()
+    seconds = time.perf_counter() - moments[0]
+    loop.close()  # and with it the threads that read ahead
+    rate = kind["batch"] * steps / seconds
+    times = [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
+    return {
+        "policy": policy, "steps": steps, "ideal": ideal, "samples_per_second": rate, "share_of_solo": rate / ideal,
+        "settled_share_of_solo": rate / ideal * (seconds / steps) * (steps - 1) / sum(times[1:]),  # but for the first
+        "step_seconds": times,
+    }  # fmt: skip
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch", type=int, default=128, help="of all workers together")
     parser.add_argument("--policies", default="uniform,omnilearn,lb-bsp,isochron,oracle")
-    parser.add_argument("--alone", metavar="POLICY", help="80 steps of this one, without turns")
+    parser.add_argument("--alone", metavar="POLICY", help="a run of this one, or of ddp, without turns")
+    parser.add_argument("--alone-steps", type=int, default=80)
     parser.add_argument("--turns", type=int, default=4, help="of each, after the first, which does not count")
     parser.add_argument("--steps", type=int, default=10, help="of a turn")
     parser.add_argument("--device", default="cpu", help="of this worker")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--task", choices=TASKS, default="cnn", help="what is trained; all but cnn are for GPUs")
+    parser.add_argument("--task", choices=TASKS, default="cnn", help="cnn and lenet are for CPUs, the others for GPUs")
     parser.add_argument("--numbers", default="stop", help="what the job does about gradients that are not finite")
     parser.add_argument("--solo-seconds", type=float, default=6.0)
     parser.add_argument("--first-steps", type=int, help="of the first turn, which does not count; else --steps")
@@ -72,12 +99,12 @@ def main():
     kind.update(dataset=task.dataset(options.batch * 40), batch=options.batch)
     ideal = sum(speeds)
     if options.alone:
-        loop = ours(policy=options.alone, **kind)
-        seconds, _ = timed(job, loop, 80)
-        loop.close()  # and with it the threads that read ahead
+        run = whole_run(job, options.alone, options.alone_steps, ideal, kind)
         if job.rank == 0:
-            rate = options.batch / seconds
-            print(f"{options.alone}: {rate:.0f} of {ideal:.0f} samples/s, {rate / ideal:.3f} of the solo speeds")
+            print("{policy}: {samples_per_second:.0f} of {ideal:.0f} samples/s, {share_of_solo:.3f} of the solo speeds"
+                  .format(**run))  # fmt: skip
+            if options.json:
+                options.json.write_text(json.dumps(run) + "\n")
         return
     oracle = "static:weights=" + "/".join(f"{speed:.1f}" for speed in speeds)
     loops = {"ddp": stock(job, **kind)}

@@ -11,6 +11,8 @@ from torch.utils.data import Dataset, TensorDataset
 class Task:
     """A small CNN, for emulated CPUs."""
 
+    light = True  # a CPU computes a whole batch of it in a moment
+
     def dataset(self, count):
         return TensorDataset(torch.randn(count, 3, 32, 32), torch.randint(0, 10, (count,)))
 
@@ -28,8 +30,27 @@ class Task:
         return functional.cross_entropy(model(x.to(device)), y.to(device))
 
 
+class LeNet(Task):
+    """The native engine's `cnn`, with its optimizer, on pictures of the size of its `synthetic`."""
+
+    def dataset(self, count):
+        return TensorDataset(torch.randn(count, 1, 28, 28), torch.randint(0, 10, (count,)))
+
+    def network(self):
+        return nn.Sequential(
+            nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(True), nn.MaxPool2d(2, ceil_mode=True),
+            nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(True), nn.MaxPool2d(2, ceil_mode=True),
+            nn.Flatten(), nn.Linear(64 * 7 * 7, 256), nn.ReLU(True), nn.Linear(256, 10),
+        )  # fmt: skip
+
+    def optimizer(self, model):
+        return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+
 class WideCnn(Task):
     """3 million parameters, 18 GFLOP a sample, one BatchNorm layer."""
+
+    light = False
 
     def network(self):
         layers = [nn.Conv2d(3, 256, 3, padding=1), nn.BatchNorm2d(256), nn.ReLU()]
@@ -55,6 +76,7 @@ class ResNet50(Task):
     """torchvision's, 224 x 224 pictures, bf16. Pictures lie on the GPU, so that no worker waits for its data."""
 
     POOL = 256
+    light = False
 
     def __init__(self):
         self._pictures = None
@@ -112,6 +134,7 @@ class Gpt2(Task):
     """GPT-2's size: 12 layers of 768, 98 million parameters with a vocabulary of 16384, 256 tokens, bf16, AdamW."""
 
     VOCABULARY, LENGTH = 16384, 256
+    light = False
 
     def dataset(self, count):
         return TensorDataset(torch.randint(0, self.VOCABULARY, (count, self.LENGTH + 1)))
@@ -133,4 +156,4 @@ def bf16(device):
     return torch.autocast(kind, dtype=torch.bfloat16) if kind == "cuda" else contextlib.nullcontext()
 
 
-TASKS = {"cnn": Task, "wide-cnn": WideCnn, "resnet50": ResNet50, "gpt2": Gpt2}
+TASKS = {"cnn": Task, "lenet": LeNet, "wide-cnn": WideCnn, "resnet50": ResNet50, "gpt2": Gpt2}
