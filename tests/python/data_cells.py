@@ -3,10 +3,11 @@
 import copy
 
 import torch
+from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler
 
 import isochron.torch as isochron
-from loop_cells import SIZE, STEPS, Points, PointStream, accumulated, cell, error, plain, sgd
+from loop_cells import SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, sgd
 
 
 @cell("torch", "data", "random augmentation")
@@ -249,3 +250,39 @@ def evaluated(run):
                 mine = error(model, points.x[job.rank :: job.size], points.x[job.rank :: job.size, :1]).item()
             job.note_evaluation(loss=job.sum([mine])[0])
             model.train()
+
+
+def with_dropout(run):
+    """What is dropped of a sample depends on the sample: it is the same in one process, which computes them all."""
+    torch.manual_seed(4)
+    first, second = isochron.Dropout(0.4), isochron.Dropout(0.3)
+    layers = nn.Linear(2, 8), nn.Tanh(), first, nn.Linear(8, 8), second, nn.Linear(8, 1)
+    run.modules.append(nn.Sequential(*layers).double())
+    return run.modules[-1]
+
+
+@cell("torch", "dropout by sample", "one backward")
+def dropout(run):
+    plain(run, model=with_dropout(run))
+
+
+@cell("torch", "dropout by sample", "activation checkpointing")
+def dropout_checkpointed(run):
+    plain(run, model=Checkpointed(with_dropout(run), reentrant=False))
+
+
+@cell("torch", "dropout by sample", "stream")
+def dropout_stream(run):
+    plain(run, dataset=PointStream(SIZE + 7), model=with_dropout(run))
+
+
+@cell("torch", "dropout by sample", "micro-batches")
+def dropout_divided(run):
+    job = run.job(micro_batch=7)
+    model = with_dropout(run)
+    model, optimizer = job.prepare(model, sgd(model))
+    for number, x, y in job.loader(Points()):
+        run.compute(number)
+        job.backward(lambda x, y: error(model, x, y), x, y)
+        optimizer.step()
+        optimizer.zero_grad()

@@ -71,6 +71,19 @@ def test_workers_on_a_gpu_and_on_cpus_train_like_one_process(make_ranks):
         assert result["gradients"] == result["reports"] == "gloo"
 
 
+@on_gpu
+def test_cuda_graphs_of_every_batch_size_train_like_one_process(make_ranks):
+    for result in make_ranks(NCCL, NCCL).run("graphed"):
+        assert result["far"] < 1e-9
+        assert len(result["sizes"]) >= 3
+        assert result["graphs"] == [len(result["sizes"])] * 4
+
+
+@on_gpu
+def test_what_is_dropped_of_a_sample_is_the_same_on_a_gpu(make_ranks):
+    assert make_ranks(NCCL).run("dropped") == [True]
+
+
 @over_nccl
 def test_workers_on_gpus_train_like_one_process_over_nccl(make_ranks):
     for rank, result in enumerate(make_ranks(NCCL, NCCL).run("mixed", gpus=2)):

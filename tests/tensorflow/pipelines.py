@@ -5,6 +5,7 @@ import contextlib
 import time
 
 import keras
+import loop_table
 import models
 import numpy as np
 import parity
@@ -61,12 +62,39 @@ def padded():
     return tf.data.Dataset.from_tensor_slices((ragged, classes)).map(pad)
 
 
-PIPELINES = {"mlp": (mapped, shuffled, batched), "transformer": (padded,)}
+def two_losses(model, optimizer):
+    loss_function = models.loss_function()
+
+    def train(x, y):
+        with tf.GradientTape() as tape:
+            out = model(x, training=True)
+            loss = loss_function(y, out) + 0.1 * tf.reduce_mean(tf.square(out))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return train
 
 
-def train_alone(name, pipeline):
+def clipped(model, optimizer):
+    """By the norm of the global gradient: the optimizer sees no other."""
+    optimizer.global_clipnorm = 0.05
+    return parity.training_step(model, optimizer)
+
+
+LOOPS = {  # the model, the pipeline, the step
+    "mapped": ("mlp", mapped, parity.training_step),
+    "shuffled": ("mlp", shuffled, parity.training_step),
+    "batched": ("mlp", batched, parity.training_step),
+    "padded": ("transformer", padded, parity.training_step),
+    "two_losses": ("mlp", mapped, two_losses),
+    "clipped": ("mlp", mapped, clipped),
+}
+
+
+def train_alone(name, pipeline, make_step=parity.training_step):
     model, _ = models.make(name)
-    train = tf.function(parity.training_step(model, models.momentum()), reduce_retracing=True)
+    train = tf.function(make_step(model, models.momentum()), reduce_retracing=True)
     dataset = pipeline().batch(parity.BATCH)
     total = 0.0
     for _ in range(EPOCHS):
@@ -85,13 +113,13 @@ def check_split(job, sizes):
     assert job.size == 1 or any(first > 1.5 * second for first, second in sizes[:10]), sizes
 
 
-def check_pipeline(name, pipeline):
+def check_loop(name, pipeline, make_step):
     """A loop of one's own, on one worker or two."""
     job = make_job()
     model, _ = models.make(name, seed=3 + job.rank)
     optimizer = models.momentum()
     job.prepare(model, optimizer)
-    train = make_train(job, model, optimizer)
+    train = job.step(make_step(model, optimizer))
     dataset, sizes, total = pipeline(), [], 0.0
     for _ in job.epochs(EPOCHS):
         for x, y in job.dataset(dataset):
@@ -100,7 +128,7 @@ def check_pipeline(name, pipeline):
             slow_down(job, len(x))
             train(x, y)
         assert job.ledger.complete
-    reference, expected = train_alone(name, pipeline)
+    reference, expected = train_alone(name, pipeline, make_step)
     far = models.difference(model, reference)
     assert far <= TOLERANCE, (pipeline.__name__, far)
     used = sum(job.gather(total))
@@ -111,9 +139,10 @@ def check_pipeline(name, pipeline):
 
 
 def own_pipelines(folder):
-    """map, shuffle with a seed, batch and unbatch, ragged samples that are padded."""
+    """map, shuffle with a seed, batch and unbatch, ragged samples that are padded; two losses, clipping."""
+    assert {*LOOPS, "fit_pipeline"} == {*loop_table.ROWS}
     with double_precision():
-        far = max(check_pipeline(name, one) for name, several in PIPELINES.items() for one in several)
+        far = max(check_loop(*loop) for loop in LOOPS.values())
     return f"off by {far:.2g}"
 
 
@@ -134,6 +163,7 @@ def fit_pipeline(folder):
         model.fit(dataset, epochs=EPOCHS, verbose=0)
         far = models.difference(model, train_alone("mlp", shuffled)[0])
         assert far <= TOLERANCE, far
+        assert job.ledger.complete
         check_split(job, sizes)
         job.close()
     return f"off by {far:.2g}"
@@ -218,5 +248,5 @@ def stream_source(folder):
     assert whole(steady, 0) == whole(steady, 0) == whole(steady, 1)
 
 
-CASES = {case.__name__: case
-         for case in (own_pipelines, fit_pipeline, pipeline_resume, pipeline_mistakes, stream_source)}  # fmt: skip
+CASES = {case.__name__: case for case in (
+    own_pipelines, fit_pipeline, pipeline_resume, pipeline_mistakes, stream_source)}  # fmt: skip

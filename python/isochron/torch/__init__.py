@@ -27,12 +27,14 @@ from isochron.errors import (
     SampleError,
     TimeoutError,
 )
+from isochron.torch.dropout import Dropout
 from isochron.torch.job import Job
 from isochron.torch.loader import Loader
 from isochron.torch.options import JobOptions
 from isochron.torch.shards import Shards
 
 __all__ = [
+    "Dropout",
     "Error",
     "EventRecord",
     "InvariantError",

@@ -48,7 +48,7 @@ class DealtSource(MapSource):
         self._drop_before(plan.epoch, plan.position + plan.step_size)
         if self._options.num_workers > 0:
             self._prepare_ahead(plan)
-        return Share(plan, counts, batch, stand_in, items)
+        return Share(plan, counts, batch, stand_in, items, self._skipped.get(plan.epoch, ()))
 
     def skip(self, epoch: int, position: int) -> None:
         super().skip(epoch, position)

@@ -31,6 +31,7 @@ from isochron._core import Ledger, StepRecord, UpdateRecord
 from isochron.errors import Error, PeerError
 from isochron.torch import cluster, environment, micro_batches, state
 from isochron.torch.datasets import take_over
+from isochron.torch.dropout import bind_dropouts
 from isochron.torch.loader import Loader
 from isochron.torch.loss_weight import LossWeight
 from isochron.torch.micro_batches import Division, obstacle
@@ -153,6 +154,7 @@ class Job(Steps):
         for thing in things:
             if isinstance(thing, nn.Module):
                 self._check_division(thing)
+                self._dropouts = bind_dropouts(self, thing, self._dropouts)
                 keep = self._models.keep if is_average(thing, optimizers) else self._models.add
                 prepared.append(keep(thing))
                 continue
@@ -291,8 +293,10 @@ class Job(Steps):
             last = part is batch.parts[-1]
             share = part.share if reduction == "mean" else 1.0
             self._mark_dynamic(part.inputs)
+            self._first_row = part.first
             with contextlib.nullcontext() if last else self._own_gradients():
                 losses.append(self._pass(batch.loss_of(*part.inputs), weight * share, scaler, arguments) * share)
+        self._first_row = 0
         self._stop_clock()
         if self._synchronises:
             self._world.await_gradients()

@@ -24,6 +24,7 @@ from isochron.torch.parallel import is_fsdp1
 class MicroBatch:
     share: float = 1.0  # of the batch's items
     inputs: tuple[Any, ...] = ()  # of the function of the loss
+    first: int = 0  # its first row in the batch
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def divide(loss_of: Any, batch: tuple[Any, ...], most: int, count: Any) -> Divis
     items = [float(count(*part)) if count else min(starts.step, size - at) for at, part in zip(starts, parts)]
     total = math.fsum(items)
     shares = [each / total if total > 0 else 1.0 / len(parts) for each in items]
-    return Division(loss_of, [*map(MicroBatch, shares, parts)], total if count else None)
+    return Division(loss_of, [*map(MicroBatch, shares, parts, starts)], total if count else None)
 
 
 def _row_counts(batch: Any) -> set[int]:

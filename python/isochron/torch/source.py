@@ -7,7 +7,7 @@ much is dropped, and the batch is assembled when the step begins: its size is al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -30,6 +30,7 @@ class Share:
     batch: Any
     stand_in: bool  # this worker has no samples; its batch counts for nothing
     items: float | None = None  # the lengths of this worker's samples together, where they are known
+    skipped: Collection[int] = ()  # positions that the dataset cannot give
 
 
 # What people are used to say to torch's DataLoader.
@@ -139,7 +140,7 @@ class MapSource:
             split = plan.decision.batch_sizes
             for ahead in range(1, self._options.prefetch_steps + 1):
                 self._prefetch(plan.epoch, plan.position + ahead * sum(split), split, rank)
-        return Share(plan, counts, batch, stand_in)
+        return Share(plan, counts, batch, stand_in, skipped=self._skipped.get(plan.epoch, ()))
 
     def plan_again(self, plan: StepPlan) -> None:
         self._replica.plan()

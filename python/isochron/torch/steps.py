@@ -59,6 +59,7 @@ class Steps(Datasets):
         self._update: _core.UpdateRecord | None = None
         self._stop_wanted = False
         self._several = False  # backward passes to a batch
+        self._dropouts = 0  # layers of models
         self._given_up = False  # the step whose batch was handed out last
         self._recovery = Recovery(world, self._replica, self._prepared, self._now, self._undo, self._note, self._adopt)
         self._forget_step()
@@ -82,6 +83,7 @@ class Steps(Datasets):
         self._finished = 0.0
         self._waits = 0  # exchanges inside forward and backward
         self._divisible = False  # the batch can be computed in micro-batches
+        self._first_row = 0  # of the batch, in the micro-batch that is computed
 
     # Where it is.
 
@@ -106,6 +108,17 @@ class Steps(Datasets):
     @property
     def epoch(self) -> int:
         return self._replica.epoch
+
+    def positions(self, rows: int) -> list[int] | None:
+        """Where the samples of the batch, or of the micro-batch that is computed, are in the epoch's order; None: there
+        are not so many. A batch that counts for nothing may have any number."""
+        share = self._share
+        if share is None or share.stand_in:
+            return list(range(rows))
+        mine = [one for one in share.plan.positions(self._world.rank) if one not in share.skipped]
+        last = self._first_row + (self._replica.chunk_size or len(mine))
+        mine = mine[self._first_row : last]
+        return mine if len(mine) == rows else None
 
     @property
     def decision(self) -> Decision:
