@@ -380,7 +380,7 @@ const kNotable = new Set(["speed-changed", "roster-changed"]);
 const kGlyphs = new Map(Object.entries({
   speed: "S", "speed-changed": "s", join: "J", "roster-changed": "r", death: "D", kill: "D", evicted: "E",
   "out-of-memory": "M", stall: "W", stop: "W", continue: "C", numbers: "N", skipped: "K", rollback: "R", resume: "R",
-  unlogged: "L", "epoch-end": "P", "other-data": "O",
+  unlogged: "L", "epoch-end": "P", "other-data": "O", forecast: "F",
 }));
 
 // What the letters stand for, as far as there are any.

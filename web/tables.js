@@ -51,12 +51,13 @@ function runCell(run, number) {
 }
 
 function showRuns() {
-  const head = [["run", "word"], ["samples/s"], ["balance"], ["utilization"], ["p50"], ["p99"], ["changes"], ["steps"],
+  const head = [["run", "word"], ["samples/s"], ["x equal shares"], ["balance"], ["utilization"], ["p50"], ["p99"], ["changes"], ["steps"],
                 ["time"], ["loss"], ["accuracy"], ["policy", "word"]];
   const rows = state.runs.map((run, number) => {
     const s = run.summary;
     const accuracy = isNumber(s.test_accuracy) ? formatNumber(100 * s.test_accuracy, 1) + " %" : kUnknown;
     return row([[runCell(run, number), "word"], [formatNumber(s.samples_per_second, 1)],
+                [formatNumber(s.over_equal_shares, 1)],
                 [formatNumber(s.balance, 3)], [formatNumber(s.utilization, 3)], [formatSeconds(s.step_seconds.p50)],
                 [formatSeconds(s.step_seconds.p99)], [formatNumber(s.adjustments)], [formatNumber(s.steps)],
                 [formatSeconds(s.total_seconds)], [formatNumber(s.loss, 4)], [accuracy], [run.policy, "word"]]);

@@ -30,7 +30,7 @@ LedgerReport read_log(const std::string& path) {
   }
   if (!stream.is_open()) {
     throw std::invalid_argument(
-        "RUN is '" + path + "'; permitted: a run log that can be read (" + std::strerror(errno) + ")");
+        "cannot read '" + path + "': " + std::strerror(errno));
   }
   return read_ledger(stream, path);
 }

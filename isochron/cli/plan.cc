@@ -29,7 +29,8 @@ void add_plan(CLI::App& program) {
       "Examples:\n"
       "  isochron profile --model cnn --dataset fashion-mnist -o cnn.json\n"
       "  isochron plan --machines lab.toml --model-profile cnn.json --epochs 20\n"
-      "  isochron plan --cluster hl8 --model-profile cnn.json --global-batch 512");
+      "  isochron plan --cluster hl8 --model-profile cnn.json --global-batch 512\n"
+      "  isochron plan --run run.jsonl --global-batch 1024");
   command->final_callback([request] { run_plan(*request); });
 }
 

@@ -1,5 +1,6 @@
 #include "isochron/cli/plan_request.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <stdexcept>
 
@@ -10,6 +11,7 @@
 #include "isochron/emulate/machine.h"
 #include "isochron/io/machines_file.h"
 #include "isochron/io/profile_file.h"
+#include "isochron/view/run_file.h"
 
 namespace isochron::cli {
 namespace {
@@ -74,6 +76,54 @@ std::vector<plan::Group> machines_of(const PlanRequest& request, const plan::Pro
   return groups;
 }
 
+/// The workers of a run, with what its log says of them. What a step takes beyond computing stays what it was.
+std::vector<plan::Group> run_machines(const view::RunView& view) {
+  const ShareGain& known = view.gain();
+  const std::vector<Pace> paces = known.paces();
+  std::vector<plan::Group> groups;
+  for (std::size_t k = 0; k < paces.size(); ++k) {
+    const WorkerId id = known.workers()[k].id;
+    const auto totals = std::ranges::find(view.workers(), id, &view::WorkerTotals::id);
+    groups.push_back(
+        {.machine = {
+             .name = totals == view.workers().end() ? "worker " + std::to_string(id) : totals->name,
+             .curve = paces[k].slot.curve,
+             .update_seconds = known.rest_seconds(),
+             .noise = paces[k].noise,
+             .measured = known.largest_batch(id),
+             .link = {}}});
+  }
+  return groups;
+}
+
+PlanTask task_of_run(const PlanRequest& request) {
+  if (!request.machines.empty() || !request.cluster.empty() || !request.model_profile.empty()) {
+    throw std::invalid_argument("--run is given with other machines or a profile; permitted: --run alone");
+  }
+  view::RunFile run(request.run);
+  run.poll();
+  PlanTask task;
+  if (run.view()) {
+    task.groups = run_machines(*run.view());
+    task.model = run.view()->header().model;
+    task.dataset = run.view()->header().dataset;
+    task.dataset_size = request.dataset_size > 0 ? request.dataset_size : run.view()->header().samples_per_epoch;
+  }
+  if (task.groups.empty()) {
+    throw std::invalid_argument(
+        "--run is '" + request.run + "'; permitted: a run log with " + std::to_string(ShareGain::kFewest) +
+        " steps or more of workers whose times follow their batches");
+  }
+  for (plan::Group& group : task.groups) {
+    group.machine.noise = request.noise.value_or(group.machine.noise);
+  }
+  task.title = std::filesystem::path(request.run).stem().string();
+  task.exchange = {.overlap = request.overlap};
+  task.global_batch = request.global_batch;
+  task.epochs = request.epochs;
+  return task;
+}
+
 }  // namespace
 
 void PlanRequest::add_options(CLI::App& command) {
@@ -84,6 +134,9 @@ void PlanRequest::add_options(CLI::App& command) {
       ->group(what);
   command.add_option("--model-profile", model_profile, "What 'isochron profile' wrote; machines may have their own")
       ->type_name("FILE.json")
+      ->group(what);
+  command.add_option("--run", run, "Instead of all these: the workers of a run log, with the curves that it has learned")
+      ->type_name("RUN.jsonl")
       ->group(what);
   const std::string job = "What is to be done";
   add_value(
@@ -108,6 +161,9 @@ void PlanRequest::add_options(CLI::App& command) {
 PlanTask checked(const PlanRequest& request) {
   if (request.overlap > 1.0) {
     throw std::invalid_argument("--overlap is " + json_number(request.overlap) + "; permitted: 0 to 1");
+  }
+  if (!request.run.empty()) {
+    return task_of_run(request);
   }
   const plan::Profile profile = model_profile(request);
   PlanTask task;

@@ -239,7 +239,7 @@ PlanResults make_plan(const PlanTask& task) {
     results.best = plan::smallest_near_best(results.sweep, kNearBest);
   }
   const std::int64_t batch = results.best.global_batch;
-  results.uniform = plan::predict_step(task.groups, task.exchange, batch, plan::Split::kUniform);
+  results.uniform = plan::predict_step(task.groups, task.exchange, batch, Shares::kEqual);
   results.marginals = plan::marginals(task.groups, task.exchange, batch);
   return results;
 }

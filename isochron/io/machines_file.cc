@@ -122,6 +122,9 @@ std::vector<Group> parse_machines(
     std::string_view text, const std::string& file, const Profile& common, const FindProfile& find_profile) {
   const toml::table root = parse_toml(text, file);
   TomlFields fields(file, root);
+  if (root.contains("worker")) {
+    fields.fail("worker", "this is a cluster file; permitted: tables that start with [[machine]], or --cluster");
+  }
   std::vector<Group> groups;
   std::set<std::string> names;
   for (const toml::table* const table : fields.tables("machine")) {

@@ -30,7 +30,7 @@ RunLogFollower::RunLogFollower(std::filesystem::path path) : path_(std::move(pat
   }
   if (descriptor_ < 0) {
     throw std::invalid_argument(
-        "RUN is '" + path_.string() + "'; permitted: a run log that can be read (" + std::strerror(why) + ")");
+        "cannot read '" + path_.string() + "': " + std::strerror(why));
   }
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "isochron/core/allocate/allocate.h"
-#include "isochron/core/predict/expected_max.h"
 #include "isochron/sim/exchange.h"
 
 namespace isochron::plan {
@@ -30,31 +28,19 @@ double copying_seconds(const std::vector<const Machine*>& members, double gradie
   return 2.0 * (count - 1.0) / count * gradient_bytes * slowest;
 }
 
-std::vector<Slot> slots_of(const std::vector<const Machine*>& members, Split split) {
-  std::vector<Slot> slots;
-  slots.reserve(members.size());
+std::vector<Pace> paces_of(const std::vector<const Machine*>& members) {
+  std::vector<Pace> paces;
+  paces.reserve(members.size());
   for (const Machine* const machine : members) {
-    // Equal shares, as far as bounds permit, are what equal machines get.
-    slots.push_back(
-        {.curve = split == Split::kUniform ? Curve::linear(1.0) : machine->curve,
-         .min_batch = machine->min_batch,
-         .max_batch = machine->max_batch,
-         .granularity = machine->granularity});
+    paces.push_back(
+        {.slot =
+             {.curve = machine->curve,
+              .min_batch = machine->min_batch,
+              .max_batch = machine->max_batch,
+              .granularity = machine->granularity},
+         .noise = machine->noise});
   }
-  return slots;
-}
-
-double expected_compute(const std::vector<const Machine*>& members, const std::vector<std::int64_t>& batch_sizes) {
-  std::vector<double> log_means;
-  std::vector<double> sigmas;
-  for (std::size_t k = 0; k < members.size(); ++k) {
-    const double seconds = members[k]->curve.seconds(static_cast<double>(batch_sizes[k]));
-    if (seconds > 0.0) {
-      log_means.push_back(std::log(seconds));
-      sigmas.push_back(members[k]->noise);
-    }
-  }
-  return log_means.empty() ? 0.0 : expected_max(log_means, sigmas);
+  return paces;
 }
 
 double exposed_exchange(const std::vector<const Machine*>& members, const Exchange& exchange, double compute_seconds) {
@@ -72,12 +58,13 @@ double exposed_exchange(const std::vector<const Machine*>& members, const Exchan
 
 }  // namespace
 
-Step predict_step(const std::vector<Group>& groups, const Exchange& exchange, std::int64_t global_batch, Split split) {
+Step predict_step(const std::vector<Group>& groups, const Exchange& exchange, std::int64_t global_batch, Shares shares) {
   const std::vector<const Machine*> members = members_of(groups);
+  const std::vector<Pace> paces = paces_of(members);
   Step step;
   step.global_batch = global_batch;
-  step.batch_sizes = allocate(slots_of(members, split), global_batch).batch_sizes;
-  step.compute_seconds = expected_compute(members, step.batch_sizes);
+  step.batch_sizes = split(paces, global_batch, shares);
+  step.compute_seconds = expected_compute(paces, step.batch_sizes);
   step.exchange_seconds =
       copying_seconds(members, exchange.gradient_bytes) + exposed_exchange(members, exchange, step.compute_seconds);
   for (const Machine* const machine : members) {

@@ -2,7 +2,7 @@
 //
 //   step = E[max_k t_k(b_k)] + exchange + max_k u_k
 //
-// t_k is worker k's curve, and the expectation of the maximum under k's noise is core/predict/expected_max.h's. The
+// t_k is worker k's curve, and the expectation of the maximum under k's noise is core/predict/speedup.h's. The
 // exchange has two parts. Gradients go through every worker's own memory, 2 (K - 1) / K bytes times its time per byte,
 // by the slowest, and nothing hides that. On the network they go by sim/exchange.h's ring over the slowest link, in
 // buckets as large as the engine's, of which `overlap` says how much of what backward could hide it does hide. u_k is
@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "isochron/core/predict/speedup.h"
 #include "isochron/plan/machine.h"
 
 namespace isochron::plan {
@@ -32,11 +33,12 @@ struct Step {
   [[nodiscard]] double samples_per_second() const { return static_cast<double>(global_batch) / seconds(); }
 };
 
-enum class Split : std::uint8_t { kBest, kUniform };
-
 /// Throws std::invalid_argument if the machines' bounds cannot hold B.
 [[nodiscard]] Step predict_step(
-    const std::vector<Group>& groups, const Exchange& exchange, std::int64_t global_batch, Split split = Split::kBest);
+    const std::vector<Group>& groups,
+    const Exchange& exchange,
+    std::int64_t global_batch,
+    Shares shares = Shares::kBest);
 
 /// The prediction for one machine by itself at `batch`: nothing to exchange, nobody to wait for.
 [[nodiscard]] double samples_per_second_alone(const Machine& machine, std::int64_t batch);

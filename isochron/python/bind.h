@@ -12,6 +12,7 @@ void bind_options(nanobind::module_& module);   // the options of a job
 void bind_policy(nanobind::module_& module);    // who takes part, the controller, memory ceilings
 void bind_sample(nanobind::module_& module);    // the sampler and the ledger
 void bind_dispatch(nanobind::module_& module);  // who computes what next, out of step
+void bind_gain(nanobind::module_& module);      // what a run achieved, and what its shares gain
 void bind_records(nanobind::module_& module);   // what steps leave behind, and what workers tell one another
 void bind_replica(nanobind::module_& module);   // the step protocol
 void bind_session(nanobind::module_& module);   // links, and a worker's way through an asynchronous job

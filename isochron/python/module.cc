@@ -19,4 +19,5 @@ NB_MODULE(_core, module) {
   isochron::python::bind_replica(module);
   isochron::python::bind_session(module);
   isochron::python::bind_trace(module);
+  isochron::python::bind_gain(module);
 }

@@ -88,6 +88,9 @@ std::string title(const RunView& view) {
   if (!header.model.empty()) {
     text += ", " + header.model + (header.dataset.empty() ? "" : " on " + header.dataset);
   }
+  if (const double gain = view.summary().over_equal_shares; gain >= kWorthAWord) {
+    text += ", " + grouped(gain, 1) + " x equal shares";
+  }
   return printable(text);
 }
 

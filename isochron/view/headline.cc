@@ -26,6 +26,9 @@ std::string place(const RunView& view) {
 }
 
 std::string describe(const NamedRun& run) {
+  if (!run.view->forecast().empty()) {
+    return run.view->forecast();
+  }
   const Summary summary = run.view->summary();
   std::string text = run.name + " does " + grouped(summary.samples_per_second, 1) + " samples per second " +
                      place(*run.view) + " over " + grouped(static_cast<double>(summary.steps), 0) + " steps";
@@ -33,10 +36,23 @@ std::string describe(const NamedRun& run) {
     text += "; on average a worker waits " + grouped(100.0 * (1.0 - summary.balance), 0) +
             " % of a step for the slowest one";
   }
+  if (const std::string gain = gain_in_words(summary); !gain.empty()) {
+    text += "; " + gain;
+  }
   return text + ".";
 }
 
 }  // namespace
+
+std::string gain_in_words(const Summary& summary) {
+  if (summary.over_equal_shares >= kWorthAWord) {
+    return "about " + grouped(summary.over_equal_shares, 1) + " times as fast as with equal shares";
+  }
+  if (summary.best_over_now >= kWorthAWord) {
+    return "shares that fit the workers would make it about " + grouped(summary.best_over_now, 1) + " times as fast";
+  }
+  return "";
+}
 
 std::string headline(const std::vector<NamedRun>& runs) {
   if (runs.empty()) {

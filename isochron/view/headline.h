@@ -14,8 +14,15 @@ struct NamedRun {
 };
 
 /// For several runs, how much faster isochron, or else the fastest, is than uniform, or else the slowest; for one run,
-/// its speed and how long workers wait.
+/// what a watch has foretold, or its speed, how long workers wait and what its shares gain.
 [[nodiscard]] std::string headline(const std::vector<NamedRun>& runs);
+
+/// A gain below this is not worth a word.
+inline constexpr double kWorthAWord = 1.05;
+
+/// "about 1.9 times as fast as with equal shares", or what the best shares would gain; empty if neither is worth a
+/// word, or known.
+[[nodiscard]] std::string gain_in_words(const Summary& summary);
 
 /// 1234567.8 as "1,234,567.8".
 [[nodiscard]] std::string grouped(double value, int digits);

@@ -236,6 +236,8 @@ std::string to_json(const Summary& summary, const RunHeader& header) {
       .number("balance", summary.balance)
       .number("utilization", summary.utilization)
       .integer("adjustments", summary.adjustments)
+      .number("over_equal_shares", summary.over_equal_shares)
+      .number("best_over_now", summary.best_over_now)
       .number("loss", summary.loss)
       .number("test_accuracy", summary.accuracy)
       .str();

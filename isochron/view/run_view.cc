@@ -47,7 +47,7 @@ double finite(double value) {
 }  // namespace
 
 RunView::RunView(RunHeader header, std::size_t cells)
-    : header_(std::move(header)), timeline_(cells), curves_(typical_batch(header_)) {
+    : header_(std::move(header)), timeline_(cells), curves_(typical_batch(header_)), gain_(header_.global_batch, header_.workers) {
   for (std::string* const text :
        {&header_.program, &header_.version, &header_.policy, &header_.cluster, &header_.model, &header_.dataset}) {
     *text = shortened(*text, kLongestName);
@@ -90,6 +90,7 @@ double RunView::start_of(double start_seconds) {
 void RunView::add(const StepRecord& record) {
   const double start = start_of(record.start_seconds);
   meter_.add(record);
+  gain_.add(record);
   add(record, start, record.workers);
   for (const WorkerStep& worker : record.workers) {
     last_.samples += static_cast<double>(worker.batch);
@@ -188,6 +189,9 @@ void RunView::add(const EventRecord& record) {
   if (!worker.empty() && words.starts_with(worker + ": ")) {
     words.erase(0, worker.size() + 2);  // the name is told already
   }
+  if (is(record, Event::kForecast)) {
+    forecast_ = words;
+  }
   if (sets_step(record)) {
     timeline_.forget_from(record.step);
     resumed_ = resumed_ || is(record, Event::kResume);
@@ -214,6 +218,7 @@ std::vector<std::vector<Curve::Point>> RunView::curves() const {
 }
 
 Summary RunView::summary() const {
+  const ShareGain::Estimate gain = gain_.estimate();
   Summary summary{
       .steps = timeline_.records(),
       .seconds = meter_.seconds(),
@@ -222,6 +227,8 @@ Summary RunView::summary() const {
       .balance = meter_.balance(),
       .utilization = meter_.utilization(),
       .adjustments = adjustments_,
+      .over_equal_shares = gain.now,
+      .best_over_now = gain.best / gain.now,
       .loss = last_.loss};
   if (evaluations_.total() > 0) {
     summary.accuracy = evaluations_.back().accuracy;

@@ -14,6 +14,7 @@
 #include "isochron/core/curve/curve.h"
 #include "isochron/core/trace/run_log.h"
 #include "isochron/core/trace/run_meter.h"
+#include "isochron/core/trace/share_gain.h"
 #include "isochron/view/curve_learner.h"
 #include "isochron/view/first_and_last.h"
 #include "isochron/view/timeline.h"
@@ -51,6 +52,8 @@ struct Summary {
   double balance = kUnknown;
   double utilization = kUnknown;
   std::int64_t adjustments = 0;
+  double over_equal_shares = kUnknown;  // times as fast as with equal shares, by the last steps
+  double best_over_now = kUnknown;      // times as fast as now, with the best shares
   double loss = kUnknown;      // of the last step
   double accuracy = kUnknown;  // of the last evaluation
 };
@@ -79,6 +82,8 @@ class RunView {
   /// Per worker; see CurveLearner.
   [[nodiscard]] std::vector<std::vector<Curve::Point>> curves() const;
   [[nodiscard]] Summary summary() const;
+  /// What a watched run would gain, in words; empty if nobody has said.
+  [[nodiscard]] const std::string& forecast() const { return forecast_; }
   /// The last record of a step or an update.
   struct Last {
     std::int64_t step = 0;
@@ -89,6 +94,7 @@ class RunView {
   };
   [[nodiscard]] const Last& last() const { return last_; }
   [[nodiscard]] const RunMeter& meter() const { return meter_; }
+  [[nodiscard]] const ShareGain& gain() const { return gain_; }
 
  private:
   /// The worker's place, a new one if it is new; kMostWorkers if there are too many.
@@ -110,6 +116,8 @@ class RunView {
   FirstAndLast<Note> decisions_{300, 300};
   FirstAndLast<EvaluationRecord> evaluations_{2000, 2000};
   RunMeter meter_;
+  ShareGain gain_;
+  std::string forecast_;
   Last last_;
   std::int64_t adjustments_ = 0;
   double end_ = 0.0;      // of the last step

@@ -1,6 +1,7 @@
 """Starts the workers of a job on this host, and lets the others go on when one is lost.
 
     python -m isochron.launch -n 4 train.py --epochs 10
+    python -m isochron.launch -n 4 --watch train.py             # of any kind: what would it gain? (isochron.watch)
     python -m isochron.launch --workers 2,8 --node 1 --master first:29400 --key-file key train.py  # second of two hosts
 
 Hosts may have unequal numbers of workers. Workers get torchrun's variables. The launcher of the first host keeps the
@@ -70,6 +71,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--key-file", metavar="FILE",
                         help="with the job's secret, the same on all hosts, for its owner alone (mode 0600); needed "
                         f"for several hosts unless {job_key.VARIABLE} is set")  # fmt: skip
+    parser.add_argument("--watch", action="store_true",
+                        help="of a script that knows nothing of Isochron: say what it would gain (isochron.watch)")  # fmt: skip
     parser.add_argument("script", help="a Python program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
     options = parser.parse_args(arguments)
@@ -124,7 +127,8 @@ class Launcher:
         variables.setdefault("OMP_NUM_THREADS", str(max((os.cpu_count() or 1) // count, 1)))
         if self._hosts == 1:
             variables.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        command = [sys.executable, "-ISc", WITH_PARENT, str(os.getpid()), sys.executable, options.script]
+        command = [sys.executable, "-ISc", WITH_PARENT, str(os.getpid()), sys.executable]
+        command += ["-m", "isochron.watch", options.script] if options.watch else [options.script]
         self.workers = {
             self._first + local: subprocess.Popen(
                 [*command, *options.arguments],

@@ -212,8 +212,8 @@ TEST_F(LedgerCommandTest, RefusesWhatIsNoRunLog) {
   std::ofstream(folder_ / "empty") << "";
   std::ofstream(folder_ / "text") << "my thesis\n";
   expect_refusal("", "RUN is required");
-  expect_refusal("none", "RUN is 'none'; permitted: a run log that can be read (No such file or directory)");
-  expect_refusal(".", "RUN is '.'; permitted: a run log that can be read (Is a directory)");
+  expect_refusal("none", "cannot read 'none': No such file or directory");
+  expect_refusal(".", "cannot read '.': Is a directory");
   expect_refusal("empty", "empty: it has no whole line; permitted: a run log");
   expect_refusal("text", "text:1: the line is not JSON");
   expect_refusal("text --json text", "'text' is given for two outputs");

@@ -93,7 +93,7 @@ TEST_F(ViewProgramTest, WritesTheTraceThatTheSimulatorWrites) {
 TEST_F(ViewProgramTest, RefusesWhatItCannotDraw) {
   simulate();
   expect_refusal("report", "RUN is required");
-  expect_refusal("report none.jsonl", "RUN is 'none.jsonl'; permitted: a run log that can be read (");
+  expect_refusal("report none.jsonl", "cannot read 'none.jsonl': ");
   expect_refusal("report .", "RUN is '.'; permitted: ");
   std::ofstream(folder_ / "empty.jsonl") << "";
   expect_refusal("report empty.jsonl", "RUN is 'empty.jsonl'; permitted: a run log, which begins with a header");

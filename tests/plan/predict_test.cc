@@ -20,7 +20,7 @@ TEST(PredictTest, SharesAreTheExactAllocators) {
   EXPECT_THAT(best.batch_sizes, ElementsAre(10, 30));
   EXPECT_NEAR(best.seconds(), 1.0, 1e-4);
   EXPECT_NEAR(best.samples_per_second(), 40.0, 0.01);
-  const Step uniform = predict_step(groups, {}, 40, Split::kUniform);
+  const Step uniform = predict_step(groups, {}, 40, Shares::kEqual);
   EXPECT_THAT(uniform.batch_sizes, ElementsAre(20, 20));
   EXPECT_NEAR(uniform.seconds(), 2.0, 1e-4);
   EXPECT_NEAR(samples_per_second_alone(groups[1].machine, 30), 30.0, 1e-9);
@@ -30,7 +30,7 @@ TEST(PredictTest, BoundsHold) {
   std::vector<Group> groups{linear_group("slow", 0.1), linear_group("fast", 0.01, 2)};
   groups[1].machine.max_batch = 10;
   EXPECT_THAT(predict_step(groups, {}, 40).batch_sizes, ElementsAre(20, 10, 10));
-  EXPECT_THAT(predict_step(groups, {}, 40, Split::kUniform).batch_sizes, ElementsAre(20, 10, 10));
+  EXPECT_THAT(predict_step(groups, {}, 40, Shares::kEqual).batch_sizes, ElementsAre(20, 10, 10));
   groups[0].machine.max_batch = 10;
   EXPECT_THROW((void)predict_step(groups, {}, 40), std::invalid_argument);
 }

@@ -27,6 +27,7 @@ enum class Event : std::uint8_t {
   kUnlogged,     // the log could not be written for a while
   kEpochEnd,     // the epoch ends with the last step's samples: a stream has no more, or the loop wants none
   kOtherData,    // the steps from the log's last one to this one were on other data, and are in another log
+  kForecast,     // what another split of the batch would gain, in words
 };
 
 struct EventKind {
@@ -38,7 +39,7 @@ struct EventKind {
 };
 
 /// In the order of the enumeration.
-inline constexpr std::array<EventKind, 16> kEvents = {{
+inline constexpr std::array<EventKind, 17> kEvents = {{
     {.event = Event::kDeath, .name = "death", .removes_worker = true},
     {.event = Event::kKill, .name = "kill", .removes_worker = true},
     {.event = Event::kJoin, .name = "join"},
@@ -55,6 +56,7 @@ inline constexpr std::array<EventKind, 16> kEvents = {{
     {.event = Event::kUnlogged, .name = "unlogged", .concerns_job = true},
     {.event = Event::kEpochEnd, .name = "epoch-end", .concerns_job = true},
     {.event = Event::kOtherData, .name = "other-data", .concerns_job = true, .sets_step = true},
+    {.event = Event::kForecast, .name = "forecast", .concerns_job = true},
 }};
 
 constexpr std::string_view to_string(Event event) {

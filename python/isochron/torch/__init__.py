@@ -31,7 +31,9 @@ from isochron.torch.dropout import Dropout
 from isochron.torch.job import Job
 from isochron.torch.loader import Loader
 from isochron.torch.options import JobOptions
+from isochron.torch.profiling import profile
 from isochron.torch.shards import Shards
+from isochron.torch.watching import Watch, watch
 
 __all__ = [
     "Dropout",
@@ -49,5 +51,8 @@ __all__ = [
     "StepRecord",
     "TimeoutError",
     "UpdateRecord",
+    "Watch",
     "WorkerStep",
+    "profile",
+    "watch",
 ]

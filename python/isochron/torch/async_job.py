@@ -247,6 +247,7 @@ class AsyncJob(ServedJob, Job):
         self._next_update = update.step + 1
         if update.worker.id == self._replica.workers[self._world.rank].id:
             self._update = update
+        self._meter.add(update)
         self._trace.update(update)
 
     # Barriers.

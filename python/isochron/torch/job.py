@@ -29,6 +29,7 @@ from torch.utils.data import DataLoader
 
 from isochron._core import Ledger, StepRecord, UpdateRecord
 from isochron.errors import Error, PeerError
+from isochron.summary import Summary, summarize
 from isochron.torch import cluster, environment, micro_batches, state
 from isochron.torch.datasets import take_over
 from isochron.torch.dropout import bind_dropouts
@@ -98,6 +99,10 @@ class Job(Steps):
         """With sync "asp" or "ssp": this worker's last one."""
         return self._update
 
+    def summary(self) -> Summary:
+        """What the job has achieved until now: speed, waiting, and what its shares gain; print() makes it a sentence."""
+        return summarize(self._meter)
+
     @property
     def ledger(self) -> Ledger:
         """Which positions of the epoch were used."""
@@ -113,6 +118,8 @@ class Job(Steps):
             count = torch.cuda.device_count() if torch.cuda.is_available() else 0
             device = f"cuda:{(place.local_rank if place else 0) % count}" if count else "cpu"
         self.options.device = torch.device(device)
+        if self.options.device.type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"device is {str(device)!r}; permitted: cpu (this machine has no GPU that PyTorch can use)")
         self.options.kind = self.options.kind or self.options.device.type
         return self.options.device
 

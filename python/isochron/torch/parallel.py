@@ -21,7 +21,7 @@ from torch.optim.swa_utils import AveragedModel
 from isochron.errors import Error
 from isochron.torch.batch_norm import Statistics, has_batch_norm, make_exact
 from isochron.torch.options import JobOptions
-from isochron.torch.stopwatch import Stopwatch
+from isochron.torch.stopwatch import Stopwatch, Waits
 from isochron.torch.world import World, all_gather_single, reduce_scatter_single
 
 _SYNC_BUFFERS = "forward_sync_buffers"
@@ -121,16 +121,16 @@ def _watch_arming(model: Any) -> None:
 class TimedGather:
     """FSDP2's all-gather on a CPU, with the time it takes counted as waiting."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, waits: Waits) -> None:
+        self._waits = waits
 
     def allocate(self, size: Any, *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, async_op: bool = False):
-        with self._world.waits.counted():
+        with self._waits.counted():
             work = all_gather_single(output_tensor, input_tensor, group=group, async_op=async_op)
-        return TimedWork(work, self._world) if async_op else work
+        return TimedWork(work, self._waits) if async_op else work
 
 
 class TimedScatter(TimedGather):
@@ -139,17 +139,17 @@ class TimedScatter(TimedGather):
     def __call__(  # type: ignore[override]
         self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, op: Any, async_op: bool = False
     ):
-        with self._world.waits.counted():
+        with self._waits.counted():
             work = reduce_scatter_single(output_tensor, input_tensor, group=group, op=op, async_op=async_op)
-        return TimedWork(work, self._world) if async_op else work
+        return TimedWork(work, self._waits) if async_op else work
 
 
 class TimedWork:
-    def __init__(self, work: Any, world: World) -> None:
-        self._work, self._world = work, world
+    def __init__(self, work: Any, waits: Waits) -> None:
+        self._work, self._waits = work, waits
 
     def wait(self, *arguments: Any) -> Any:
-        with self._world.waits.counted():
+        with self._waits.counted():
             return self._work.wait(*arguments)
 
     def __getattr__(self, name: str) -> Any:
@@ -169,7 +169,7 @@ def _is_kept_root(module: Any, model: Any) -> bool:
     return module is model and bool(getattr(model._get_fsdp_state(), "_auto_reshard_after_forward", False))
 
 
-def _time_group(group: Any, stopwatch: Stopwatch, world: World) -> None:
+def _time_group(group: Any, stopwatch: Stopwatch, waits: Waits) -> None:
     """On a GPU, FSDP2 gathers and reduces on streams of its own, and the stream that computes waits for them in these
     functions: for parameters before it uses them, for earlier reductions when a gradient is complete, and at the
     end."""
@@ -178,21 +178,36 @@ def _time_group(group: Any, stopwatch: Stopwatch, world: World) -> None:
     def wait_for_parameters() -> None:
         gathered = group._all_gather_result
         if gathered and gathered.all_gather_event is not None:
-            with world.waits.counted():
+            with waits.counted():
                 torch.cuda.current_stream().wait_event(gathered.all_gather_event)
         wait_for_unshard()
 
     def reduce(*unused: Any) -> None:
         stopwatch.end_own_part()
-        with world.waits.counted():
+        with waits.counted():
             post_backward(*unused)
 
     def wait_for_reduction() -> None:
-        with world.waits.counted():
+        with waits.counted():
             finalize()
 
     group.wait_for_unshard, group.post_backward, group.finalize_backward = (
         wait_for_parameters, reduce, wait_for_reduction)  # fmt: skip
+
+
+def time_fsdp(model: nn.Module, stopwatch: Stopwatch, waits: Waits) -> None:
+    """Has FSDP's exchanges counted as waiting."""
+    modules = [module for module in model.modules() if _is_fsdp2(module)]
+    groups = [group for module in modules for group in _groups_of(module)]
+    if groups and groups[0].device.type == "cuda":
+        for group in groups:
+            _time_group(group, stopwatch, waits)
+        return
+    stopwatch.watch_to_end()
+    for module in modules:
+        if hasattr(module, "set_custom_all_gather"):
+            module.set_custom_all_gather(TimedGather(waits))
+            module.set_custom_reduce_scatter(TimedScatter(waits))
 
 
 def _is_fsdp2(model: nn.Module) -> TypeGuard[Any]:
@@ -236,7 +251,7 @@ class Models:
         if self._options.sync_batch_norm:
             make_exact(model, self._statistics)
         if is_fsdp(model):
-            self._time_fsdp(model)
+            time_fsdp(model, self._stopwatch, self._world.waits)
         elif isinstance(model, DistributedDataParallel):
             self._stopwatch.watch(model.parameters(), unpredictable=model.find_unused_parameters)
         else:
@@ -268,19 +283,6 @@ class Models:
             **self._options.ddp,
         }
         return ElasticDataParallel(model, self._world, process_group=self._world.gradients, **arguments)
-
-    def _time_fsdp(self, model: nn.Module) -> None:
-        modules = [module for module in model.modules() if _is_fsdp2(module)]
-        groups = [group for module in modules for group in _groups_of(module)]
-        if groups and groups[0].device.type == "cuda":
-            for group in groups:
-                _time_group(group, self._stopwatch, self._world)
-            return
-        self._stopwatch.watch_to_end()
-        for module in modules:
-            if hasattr(module, "set_custom_all_gather"):
-                module.set_custom_all_gather(TimedGather(self._world))
-                module.set_custom_reduce_scatter(TimedScatter(self._world))
 
     def plain(self) -> list[nn.Module]:
         """Without DDP around them."""

@@ -17,6 +17,7 @@ import torch
 from isochron import _core
 from isochron._core import Decision, Replica, mix_key
 from isochron.errors import Error, NonFiniteError, PeerError, SampleError
+from isochron.summary import new_meter
 from isochron.torch import cluster, collate, state
 from isochron.torch.accumulation import Group
 from isochron.torch.batch_norm import Statistics
@@ -57,6 +58,7 @@ class Steps(Datasets):
         self._group = Group()
         self._record: _core.StepRecord | None = None
         self._update: _core.UpdateRecord | None = None
+        self._meter = new_meter(options.global_batch, self._replica.workers)
         self._stop_wanted = False
         self._several = False  # backward passes to a batch
         self._dropouts = 0  # layers of models
@@ -468,6 +470,7 @@ class Steps(Datasets):
 
     def _note(self, record: _core.StepRecord) -> None:
         self._record = record
+        self._meter.add(record)
         self._trace.step(record)
 
     def _tell(self, events: list[_core.EventRecord]) -> None:

@@ -132,6 +132,10 @@ class Stopwatch:
             until = max(until, end)
         return max(whole - waited, 0.0), waited, len(earlier)
 
+    def measure_reduction(self) -> float:
+        """Seconds to the end of the last reduction; to that of the own part where nothing was reduced."""
+        return self._since_start(self._passes[-1][1] if self._passes else self._own)
+
     def _since_start(self, moment: Any) -> float:
         return self._waits.between(self._start, moment)
 

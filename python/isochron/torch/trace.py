@@ -30,7 +30,7 @@ def trouble_of_writing(path: str | os.PathLike[str]) -> str:
     return ""
 
 
-def _set_aside(path: Path) -> None:
+def set_aside(path: Path) -> None:
     """A log of another run stays, under the next free name."""
     if not path.is_file() or path.stat().st_size == 0:
         return
@@ -79,7 +79,7 @@ class Trace:
         options, path = self._options, self.path
         if path is not None and self._log is None:
             if not go_on:
-                _set_aside(path)
+                set_aside(path)
             self._log = RunLog(
                 path,
                 policy=options.policy,

@@ -28,7 +28,7 @@ from isochron.torch.environment import naming_who_is_missing
 from isochron.torch.peers import Peer, Rendezvous, names_of
 from isochron.torch.sealed import SealedStore
 from isochron.torch.stopwatch import Span, Waits
-from isochron.torch.watch import Watch, abort_nccl, errors_are_ours
+from isochron.torch.nccl_watch import Watch, abort_nccl, errors_are_ours
 
 log = logging.getLogger("isochron")
 

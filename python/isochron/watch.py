@@ -1,0 +1,74 @@
+"""Runs a training script of PyTorch as it is, and says what it would gain with Isochron: who is slow, how long the
+others wait, and how many times as fast the job would be.
+
+    torchrun --nproc-per-node 2 -m isochron.watch train.py --epochs 10
+    python -m isochron.launch -n 2 --watch train.py --epochs 10
+
+The first optimizer that takes a step is watched, with the DDP or FSDP2 model whose parameters it has. A script that
+needs more says `isochron.torch.watch(model, optimizer)` itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m isochron.watch", description=__doc__.splitlines()[0])
+    parser.add_argument("--watch-log", default="isochron-watch.jsonl", metavar="FILE", help="the run log (%(default)s)")
+    parser.add_argument("--steps", type=int, default=30, metavar="N", help="that are watched (%(default)s)")
+    parser.add_argument("--no-probe", action="store_true", help="compute nothing more than the script does")
+    parser.add_argument("script", help="a Python program")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
+    options = parser.parse_args(arguments)
+    if not Path(options.script).is_file():
+        parser.error(f"script is '{options.script}'; permitted: a file")
+    return options
+
+
+def find_model(optimizer: Any) -> Any:
+    """The wrapped model whose parameters the optimizer has; None if there is none."""
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    from isochron.torch.parallel import is_fsdp
+
+    trained = {id(one) for group in optimizer.param_groups for one in group["params"]}
+    modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
+    wrapped = [one for one in modules if isinstance(one, DistributedDataParallel) or is_fsdp(one)]
+    mine = [one for one in wrapped if any(id(parameter) in trained for parameter in one.parameters())]
+    return max(mine, key=lambda one: sum(1 for _ in one.modules()), default=None)
+
+
+def watch_first_optimizer(**options: Any) -> None:
+    """From the first step of an optimizer on, as soon as a wrapped model is known."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    from isochron.torch.watching import watch
+
+    def begin(optimizer: Any, *unused: Any) -> None:
+        handle.remove()
+        model = find_model(optimizer)
+        if model is None:
+            print("isochron: no DDP or FSDP2 model is trained here; nothing is watched", file=sys.stderr)
+        else:
+            watch(model, optimizer, **options)
+
+    handle = register_optimizer_step_post_hook(begin)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = parse(arguments)
+    watch_first_optimizer(log=options.watch_log, steps=options.steps, probe=not options.no_probe)
+    sys.argv = [options.script, *options.arguments]
+    sys.path[0] = str(Path(options.script).resolve().parent)
+    runpy.run_path(options.script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

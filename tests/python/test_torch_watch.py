@@ -1,0 +1,186 @@
+"""Watching loops that know nothing of Isochron, what a job says of its own gain, and profiles of one's own model."""
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import isochron.torch as isochron
+from isochron import _core, read_run
+from isochron.torch.forecast import Forecast
+
+HERE = Path(__file__).parent
+LOOP = HERE / "watched_loop.py"
+
+
+def run_loop(folder, *arguments, watch=()):
+    """The loop on two workers, the second of which takes 40 ms a sample, the first 10 ms; what it printed."""
+    command = [sys.executable, "-m", "isochron.launch", "-n", "2", *watch, LOOP, *map(str, arguments)]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def weights_of(text):
+    return re.findall(r"weights (\S+)", text)
+
+
+def test_a_watched_loop_is_told_what_it_would_gain_and_trains_as_before(tmp_path):
+    # Equal shares of 16 take 640 ms. Of 32 samples 26 and 6 would take 260 and 240 ms: 2.5 times as fast, less what a
+    # step costs beside. The loop ends before 30 steps, so that nothing was probed.
+    watched = run_loop(tmp_path, "ddp", watch=["--watch"])
+    assert "worker-1 is the slowest of 2 workers" in watched.stderr
+    gain = float(re.search(r"would be up to (\d\.\d) times as fast", watched.stderr)[1])
+    assert 1.5 <= gain <= 2.6
+    assert weights_of(watched.stdout) == weights_of(run_loop(tmp_path, "ddp").stdout) != []
+    run = read_run(tmp_path / "isochron-watch.jsonl")
+    assert run.header["policy"] == "uniform" and len(run.step_records) == 8
+    for step in run.step_records:
+        assert step["batch_sizes"] == [16, 16]
+        fast, slow = step["compute_seconds"]
+        assert slow >= 0.64 and fast < slow  # the fast one's waiting is no computing
+    assert run.event_records[-1]["event"] == "forecast"
+    assert run.event_records[-1]["words"] in watched.stderr
+
+
+def test_a_job_gains_what_was_foretold_and_says_so_itself(tmp_path):
+    result = run_loop(tmp_path, "both")
+    foretold, own, true = (float(one) for one in re.search(r"gains (\S+) (\S+) (\S+)", result.stdout).groups())
+    # Sleeping workers are steady, but the machine may have other things to do.
+    assert foretold == pytest.approx(true, rel=0.25)
+    assert own == pytest.approx(true, rel=0.25)
+
+
+def test_fsdp_is_watched_without_a_probe(tmp_path):
+    result = run_loop(tmp_path, "fsdp", watch=["--watch"])
+    assert re.search(r"worker-1 is the slowest .* would be up to \d\.\d times as fast", result.stderr), result.stderr
+
+
+def test_a_script_without_a_wrapped_model_is_told_so(tmp_path):
+    script = tmp_path / "alone.py"
+    script.write_text("import torch\nm = torch.nn.Linear(1, 1)\no = torch.optim.SGD(m.parameters(), 0.1)\n"
+                      "m(torch.ones(1, 1)).sum().backward()\no.step()\n")  # fmt: skip
+    command = [sys.executable, "-m", "isochron.watch", str(script)]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0 and "nothing is watched" in result.stderr
+    missing = subprocess.run([*command[:-1], "none.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert missing.returncode == 2 and "script is 'none.py'; permitted: a file" in missing.stderr
+
+
+def said(name, times, fixed=0.0, batch=32):
+    """What a worker tells of ten steps of so many seconds each; its clock began anywhere."""
+    start = 1000.0 * len(name)
+    worker = _core.Introduction(shared={}, worker=_core.Worker(0, name=name))
+    longest = 0.4
+    readings = [[batch, start + n, times, 0.0, longest + 0.01, longest + 0.02] for n in range(10)]
+    return {"introduction": worker.encode(), "fixed": fixed, "readings": readings}
+
+
+def test_a_forecast_counts_from_the_end_of_the_exchange():
+    # 0.4 s and 0.1 s for 32 samples each. The best split of 64 is 13 and 51: 0.1625 s and 0.159 s, and 0.02 s beside:
+    # (0.4 + 0.02) / (0.1625 + 0.02) = 2.30.
+    forecast = Forecast([said("slow", 0.4), said("fast", 0.1)])
+    assert forecast.gain == pytest.approx(2.30, abs=0.02)
+    assert "slow is the slowest of 2 workers; the others wait 71 % of a step" in forecast.sentence  # 0.3 of 0.42 s
+    assert "about 2.3 times as fast" in forecast.sentence
+    slow, fast = forecast.records[0].workers
+    assert slow.wait_seconds == pytest.approx(0.0, abs=1e-6) and fast.wait_seconds == pytest.approx(0.3, abs=1e-6)
+    assert slow.start_seconds == pytest.approx(fast.start_seconds)
+    # A fixed half on both: 0.2 + 0.2 b / 32 and 0.05 + 0.05 b / 32. The same gain, as long as the slow one has samples:
+    # its fixed part is slow, too. Here 6 and 58 samples take 0.2375 and 0.1406 s, none of them less.
+    assert Forecast([said("slow", 0.4, 0.5), said("fast", 0.1, 0.5)]).gain == pytest.approx(0.42 / 0.2263, abs=0.05)
+    # Unknown: the most that can be.
+    assert "up to 2.3 times" in Forecast([said("slow", 0.4, None), said("fast", 0.1, None)]).sentence
+
+
+def test_equal_workers_have_nothing_to_gain():
+    assert "nothing is to be gained" in Forecast([said("a", 0.4), said("b", 0.4)]).sentence
+    assert "there is one worker" in Forecast([said("a", 0.4)]).sentence
+    unsteady = said("a", 0.4)
+    unsteady["readings"] = [None] * 10
+    assert "nothing can be said" in Forecast([unsteady, said("b", 0.1)]).sentence
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"steps": 3}, "steps is 3; permitted: 8 or more"),
+        ({"log": "/nope/x.jsonl"}, "log is '/nope/x.jsonl'; permitted: a file that can be written"),
+        ({"optimizer": 3}, "optimizer is a int; permitted: one of torch.optim's"),
+    ],
+)
+def test_a_watch_refuses_what_it_cannot_do(tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    model = nn.Linear(2, 1)
+    given = {"optimizer": torch.optim.SGD(model.parameters(), lr=0.1), **arguments}
+    with pytest.raises(ValueError, match=re.escape(words)):
+        isochron.watch(model, **given)
+
+
+def test_a_probe_finds_the_fixed_part_and_leaves_no_trace():
+    import time
+
+    from isochron.torch import probe
+
+    class Slow(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 1))
+
+        def forward(self, x):
+            time.sleep(0.03 + 0.001 * len(x))  # of 60 ms for 32 samples 28 depend on them, beside what the layers take
+            return self.layers(x)
+
+    model = Slow()
+    forward = probe.Forward.of((torch.randn(32, 3),), {}, torch.device("cpu"))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    random = torch.random.get_rng_state()
+    share, seconds = probe.measure_fixed_share(model, forward, torch.device("cpu"))
+    assert share == pytest.approx(0.03 / 0.062, abs=0.15)
+    assert seconds >= 0.062
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert torch.equal(torch.random.get_rng_state(), random)
+
+
+def test_a_job_alone_sums_up_what_it_did():
+    job = isochron.Job(global_batch=10)
+    model = nn.Linear(3, 1)
+    model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    data = torch.utils.data.TensorDataset(torch.randn(100, 3), torch.randn(100, 1))
+    for x, y in job.loader(data):
+        job.backward(nn.functional.mse_loss(model(x), y))
+        optimizer.step()
+    summary = job.summary()
+    assert summary.steps == 10 and summary.samples_per_second > 0 and math.isnan(summary.over_equal_shares)
+    assert str(summary).startswith("10 steps, ") and "equal shares" not in str(summary)
+
+
+def test_a_profile_of_ones_own_model_is_one_for_plan(tmp_path):
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+    optimizer = torch.optim.AdamW(model.parameters())
+    before = [parameter.clone() for parameter in model.parameters()]
+    data = torch.utils.data.TensorDataset(torch.randn(50, 8), torch.randint(0, 2, (50,)))
+    path = tmp_path / "own.json"
+    isochron.profile(
+        model, lambda model, x, y: nn.functional.cross_entropy(model(x), y), data, optimizer,
+        path=path, max_batch=20, seconds=1.0,
+    )  # fmt: skip
+    document = json.loads(path.read_text())
+    assert [point["batch"] for point in document["points"]] == [1, 2, 4, 8, 16]
+    assert document["parameter_bytes"] == 4 * (8 * 16 + 16 + 16 * 2 + 2) and document["dataset_size"] == 50
+    assert document["update_seconds"] > 0
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters())) and not optimizer.state
+    program = os.environ.get("ISOCHRON_PROGRAM") or HERE.parents[1] / "build" / "dev" / "bin" / "isochron"
+    if not Path(program).exists():
+        pytest.skip("the program isochron is not built")
+    command = [program, "plan", "--cluster", "hl4", "--model-profile", path, "--global-batch", "64"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and "samples" in result.stdout, result.stderr
