@@ -47,6 +47,10 @@ TEST(FrameTest, SaysWhatMattersIn80By24) {
   EXPECT_THAT(lines, Contains(HasSubstr("41  rebalanced: speeds are known better")));
 }
 
+TEST(FrameTest, SaysWhatTheSharesGain) {
+  EXPECT_EQ(frame(view_of(10), {})[0], "isochron train: isochron on pair, 1.2 x equal shares");
+}
+
 TEST(FrameTest, FitsAnySize) {
   for (const std::size_t workers : {1U, 4U, 300U}) {
     const RunView view = view_of_workers(workers);

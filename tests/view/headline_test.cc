@@ -38,10 +38,24 @@ TEST(HeadlineTest, DescribesOneRun) {
   EXPECT_EQ(
       headline({{.name = "x", .view = &view}}),
       "x does 100.0 samples per second on pair (2 workers) over 10 steps; on average a worker waits 25 % of "
-      "a step for the slowest one.");
+      "a step for the slowest one; about 1.2 times as fast as with equal shares.");  // 50 of the slow one: 1.25 s
   const RunView empty(header_of({"a"}));
   EXPECT_EQ(
       headline({{.name = "x", .view = &empty}}), "x does unknown samples per second on pair (1 worker) over 0 steps.");
+}
+
+TEST(HeadlineTest, SaysWhatEqualSharesLeaveOut) {
+  RunView view(header_of({"fast", "slow"}));
+  for (std::int64_t step = 0; step < 10; ++step) {
+    view.add(step_of(step, static_cast<double>(step), {50, 50}, {0.25, 1.0}));
+  }
+  // 80 and 20 samples: 0.4 s.
+  EXPECT_EQ(
+      headline({{.name = "x", .view = &view}}),
+      "x does 100.0 samples per second on pair (2 workers) over 10 steps; on average a worker waits 38 % of a step for "
+      "the slowest one; shares that fit the workers would make it about 2.5 times as fast.");
+  view.add(EventRecord{.step = 10, .seconds = 10.0, .event = "forecast", .words = "You would gain a lot."});
+  EXPECT_EQ(headline({{.name = "x", .view = &view}}), "You would gain a lot.");
 }
 
 TEST(HeadlineTest, GroupsDigits) {

@@ -10,7 +10,7 @@ namespace {
 
 /// Overheads, in multiples of an equal share.
 constexpr std::array<double, 14> kOverheads{0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 4.0};
-constexpr double kPriorOverhead = 0.05;  // the mean of what is expected before any move, exponential
+constexpr double kPriorOverhead = 0.05;  // before any move an overhead is likely to be below this; the tail is heavy
 constexpr double kLeastMove = 0.1;      // |d log b| below which overheads cannot be told apart
 constexpr std::size_t kMostWorkers = 4096;  // logs come from outside: no more are followed
 constexpr double kMostNoise = 0.5;      // standard deviation of log time beyond which times do not follow the batch
@@ -86,19 +86,19 @@ std::map<std::string_view, double> ShareGain::overheads() const {
   std::map<std::string_view, std::array<double, kOverheads.size()>> misfits;  // nats
   for (const auto& [id, track] : tracks_) {
     auto& misfit = misfits[kind_of(id)];
-    const double variance = 3.0 * track.noise + 1e-4;  // two noisy times, and what the model leaves out
+    const double variance = 3.0 * track.noise + 1e-3;  // two noisy times, and 3 % that the model leaves out
     for (const Move& move : track.moves) {
       for (std::size_t i = 0; i < kOverheads.size(); ++i) {
         const double overhead = kOverheads[i] * typical_batch_;
         const double error = move.log_time_change - std::log((overhead + move.after) / (overhead + move.before));
-        misfit[i] += std::min(9.0, error * error / variance) / 2.0;  // bounded: no outlier decides
+        misfit[i] += std::min(25.0, error * error / variance) / 2.0;  // bounded: no outlier decides
       }
     }
   }
   std::map<std::string_view, double> overheads;
   for (auto& [kind, misfit] : misfits) {
     for (std::size_t i = 0; i < misfit.size(); ++i) {
-      misfit[i] += kOverheads[i] / kPriorOverhead;
+      misfit[i] += 2.0 * std::log1p(kOverheads[i] / kPriorOverhead);
     }
     const double least = std::ranges::min(misfit);
     double sum = 0.0;

@@ -99,7 +99,12 @@ class Watch:
         self._fixed: float | None = None
         self._probing = False
         self._published = False
+        self._rank, self._size = 0, 1
         self._store: dist.Store | None = None
+        if dist.is_available() and dist.is_initialized():  # kept: the loop may have ended its group when we need it
+            self._rank, self._size = dist.get_rank(), dist.get_world_size()
+            store = dist.distributed_c10d._get_default_store()
+            self._store = dist.PrefixStore(f"isochron/watch/{self._number}", store)
         self._undo: list[Callable[[], None]] = []
         self._hook_up(_inner(optimizer))
         atexit.register(self.close)
@@ -208,12 +213,6 @@ class Watch:
 
     def _publish(self) -> None:
         self._published = True
-        if not dist.is_available() or not dist.is_initialized():
-            self._size, self._rank = 1, 0
-        else:
-            store = dist.distributed_c10d._get_default_store()
-            self._store = dist.PrefixStore(f"isochron/watch/{self._number}", store)
-            self._size, self._rank = dist.get_world_size(), dist.get_rank()
         settings = JobOptions(global_batch=max(self._size, 1))
         cluster.take_defaults(settings)
         settings.kind = settings.kind or self._device.type
