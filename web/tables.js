@@ -51,8 +51,8 @@ function runCell(run, number) {
 }
 
 function showRuns() {
-  const head = [["run", "word"], ["samples/s"], ["x equal shares"], ["balance"], ["utilization"], ["p50"], ["p99"], ["changes"], ["steps"],
-                ["time"], ["loss"], ["accuracy"], ["policy", "word"]];
+  const head = [["run", "word"], ["samples/s"], ["x equal shares"], ["balance"], ["utilization"], ["p50"], ["p99"],
+                ["changes"], ["steps"], ["time"], ["loss"], ["accuracy"], ["policy", "word"]];
   const rows = state.runs.map((run, number) => {
     const s = run.summary;
     const accuracy = isNumber(s.test_accuracy) ? formatNumber(100 * s.test_accuracy, 1) + " %" : kUnknown;

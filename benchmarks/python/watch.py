@@ -6,9 +6,9 @@
 
 The stock loop is watched first; then it and a job take turns, the first of which does not count, so that whatever else
 the machine does meets both. The first worker prints the forecast, the job's own estimate after its last turn, and the
-true ratio of speeds: the median over turns, with the turns it is the median of. With --sleep workers compute next to nothing, and are slow by
-sleeping in the model, so many milliseconds a sample, and --fixed (times that) a step: on a machine that has other things
-to do, that is steadier than CPU quotas.
+true ratio of speeds: the median over turns, with the turns it is the median of. With --sleep workers compute next to
+nothing, and are slow by sleeping in the model, so many milliseconds a sample, and --fixed (times that) a step: on a
+machine that has other things to do, that is steadier than CPU quotas.
 """
 
 import argparse
@@ -118,7 +118,8 @@ def main():
         return
     true = statistics.median(ratios)
     result = {"foretold": watch.gain, "own": own[-1], "true": true, "turns": ratios, "own_by_turn": own}
-    print(f"foretold {watch.gain:.2f}, own estimate {own[-1]:.2f}, true {true:.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    print(f"foretold {watch.gain:.2f}, own estimate {own[-1]:.2f}, true {true:.2f} ({spread})")
     if options.json:
         options.json.write_text(json.dumps(result) + "\n")
 

@@ -29,8 +29,7 @@ LedgerReport read_log(const std::string& path) {
     stream.open(path, std::ios::binary);
   }
   if (!stream.is_open()) {
-    throw std::invalid_argument(
-        "cannot read '" + path + "': " + std::strerror(errno));
+    throw std::invalid_argument("cannot read '" + path + "': " + std::strerror(errno));
   }
   return read_ledger(stream, path);
 }

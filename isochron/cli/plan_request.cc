@@ -135,7 +135,7 @@ void PlanRequest::add_options(CLI::App& command) {
   command.add_option("--model-profile", model_profile, "What 'isochron profile' wrote; machines may have their own")
       ->type_name("FILE.json")
       ->group(what);
-  command.add_option("--run", run, "Instead of all these: the workers of a run log, with the curves that it has learned")
+  command.add_option("--run", run, "Instead of all these: the workers of a run log, with the curves it has learned")
       ->type_name("RUN.jsonl")
       ->group(what);
   const std::string job = "What is to be done";

@@ -17,7 +17,7 @@ struct PlanRequest {
   std::string machines;  // file; this or the next one
   std::string cluster;
   std::string model_profile;
-  std::string run;  // a run log, in place of all the above
+  std::string run;                           // a run log, in place of all the above
   std::optional<std::int64_t> global_batch;  // none: searched
   std::int64_t epochs = 1;
   std::int64_t dataset_size = 0;  // 0: the profile's

@@ -29,8 +29,7 @@ RunLogFollower::RunLogFollower(std::filesystem::path path) : path_(std::move(pat
     why = EISDIR;
   }
   if (descriptor_ < 0) {
-    throw std::invalid_argument(
-        "cannot read '" + path_.string() + "': " + std::strerror(why));
+    throw std::invalid_argument("cannot read '" + path_.string() + "': " + std::strerror(why));
   }
 }
 

@@ -58,7 +58,8 @@ double exposed_exchange(const std::vector<const Machine*>& members, const Exchan
 
 }  // namespace
 
-Step predict_step(const std::vector<Group>& groups, const Exchange& exchange, std::int64_t global_batch, Shares shares) {
+Step predict_step(
+    const std::vector<Group>& groups, const Exchange& exchange, std::int64_t global_batch, Shares shares) {
   const std::vector<const Machine*> members = members_of(groups);
   const std::vector<Pace> paces = paces_of(members);
   Step step;

@@ -54,7 +54,8 @@ void bind_gain(nb::module_& module) {
             self.gain.add(record);
           },
           nb::arg("record"))
-      .def("add", [](Meter& self, const UpdateRecord& record) { self.meter.add(record); }, nb::arg("record"))
+      .def(
+          "add", [](Meter& self, const UpdateRecord& record) { self.meter.add(record); }, nb::arg("record"))
       .def(
           "set_fixed_share",
           [](Meter& self, WorkerId worker, double share) { self.gain.set_fixed_share(worker, share); },

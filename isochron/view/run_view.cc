@@ -47,7 +47,10 @@ double finite(double value) {
 }  // namespace
 
 RunView::RunView(RunHeader header, std::size_t cells)
-    : header_(std::move(header)), timeline_(cells), curves_(typical_batch(header_)), gain_(header_.global_batch, header_.workers) {
+    : header_(std::move(header)),
+      timeline_(cells),
+      curves_(typical_batch(header_)),
+      gain_(header_.global_batch, header_.workers) {
   for (std::string* const text :
        {&header_.program, &header_.version, &header_.policy, &header_.cluster, &header_.model, &header_.dataset}) {
     *text = shortened(*text, kLongestName);

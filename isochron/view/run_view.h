@@ -54,8 +54,8 @@ struct Summary {
   std::int64_t adjustments = 0;
   double over_equal_shares = kUnknown;  // times as fast as with equal shares, by the last steps
   double best_over_now = kUnknown;      // times as fast as now, with the best shares
-  double loss = kUnknown;      // of the last step
-  double accuracy = kUnknown;  // of the last evaluation
+  double loss = kUnknown;               // of the last step
+  double accuracy = kUnknown;           // of the last evaluation
 };
 
 class RunView {

@@ -72,7 +72,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
                         help="with the job's secret, the same on all hosts, for its owner alone (mode 0600); needed "
                         f"for several hosts unless {job_key.VARIABLE} is set")  # fmt: skip
     parser.add_argument("--watch", action="store_true",
-                        help="of a script that knows nothing of Isochron: say what it would gain (isochron.watch)")  # fmt: skip
+                        help="a script that knows nothing of Isochron: say what it would gain")  # fmt: skip
     parser.add_argument("script", help="a Python program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
     options = parser.parse_args(arguments)

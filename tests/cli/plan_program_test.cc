@@ -41,6 +41,22 @@ class PlanProgramTest : public ShellTest {
   [[nodiscard]] Outcome plan(const std::string& words) const { return shell("'" ISOCHRON_PROGRAM "' plan " + words); }
 };
 
+TEST_F(PlanProgramTest, TakesTheWorkersOfARunLog) {
+  const std::string simulate = "'" ISOCHRON_PROGRAM "' simulate --cluster hl8 --policy isochron --global-batch 256";
+  ASSERT_EQ(shell(simulate + " --steps 60 --log run.jsonl").status, 0);
+  const Outcome outcome = plan("--run run.jsonl --global-batch 256");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, StartsWith("run: 4 machines"));
+  // Cores 6, 6, 4, 32 of a linear cluster: equal shares take 64 / 4, the best split 256 / 48.
+  EXPECT_THAT(outcome.output, testing::ContainsRegex("samples per second, (2.9|3.0)[0-9]x those of equal shares"));
+  const Outcome both = plan("--run run.jsonl --cluster hl8");
+  EXPECT_EQ(both.status, 2);
+  EXPECT_THAT(both.errors, HasSubstr("permitted: --run alone"));
+  ASSERT_EQ(shell(simulate + " --steps 3 --log short.jsonl").status, 0);
+  EXPECT_THAT(plan("--run short.jsonl").errors, HasSubstr("permitted: a run log with 8 steps or more"));
+  EXPECT_THAT(plan("--run none.jsonl").errors, HasSubstr("cannot read 'none.jsonl': No such file or directory"));
+}
+
 TEST_F(PlanProgramTest, PredictsSpeedTimeAndCost) {
   // With C = T - 20 ms on the fast one and T / 4 - 20 ms on the slow ones, in ms a sample: 240 = 1.5 T - 60, so T is
   // 200 ms: 180, 30 and 30 samples.

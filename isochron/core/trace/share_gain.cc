@@ -10,10 +10,10 @@ namespace {
 
 /// Overheads, in multiples of an equal share.
 constexpr std::array<double, 14> kOverheads{0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 4.0};
-constexpr double kPriorOverhead = 0.05;  // before any move an overhead is likely to be below this; the tail is heavy
-constexpr double kLeastMove = 0.1;      // |d log b| below which overheads cannot be told apart
+constexpr double kPriorOverhead = 0.05;     // before any move an overhead is likely to be below this; the tail is heavy
+constexpr double kLeastMove = 0.1;          // |d log b| below which overheads cannot be told apart
 constexpr std::size_t kMostWorkers = 4096;  // logs come from outside: no more are followed
-constexpr double kMostNoise = 0.5;      // standard deviation of log time beyond which times do not follow the batch
+constexpr double kMostNoise = 0.5;          // standard deviation of log time beyond which times do not follow the batch
 
 double median(std::span<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -30,8 +30,8 @@ std::span<const T> filled(const std::array<T, N>& ring, std::size_t count) {
 
 ShareGain::ShareGain(std::int64_t global_batch, const std::vector<RunHeader::Member>& workers)
     : global_batch_(global_batch),
-      typical_batch_(
-          std::max(1.0, static_cast<double>(global_batch) / static_cast<double>(std::max<std::size_t>(1, workers.size())))) {
+      typical_batch_(std::max(
+          1.0, static_cast<double>(global_batch) / static_cast<double>(std::max<std::size_t>(1, workers.size())))) {
   for (const RunHeader::Member& member : workers) {
     kinds_[member.id] = member.kind;
   }
@@ -41,10 +41,11 @@ void ShareGain::add(const StepRecord& record) {
   last_.clear();
   double longest = 0.0;
   for (const WorkerStep& worker : record.workers) {
+    const double seconds = worker.compute_seconds;
     const bool has_room = tracks_.size() < kMostWorkers || tracks_.contains(worker.id);
-    if (has_room && worker.batch > 0 && worker.compute_seconds >= kShortestStep && worker.compute_seconds <= kLongestStep) {
-      observe(tracks_[worker.id], static_cast<double>(worker.batch), worker.compute_seconds);
-      longest = std::max(longest, worker.compute_seconds);
+    if (has_room && worker.batch > 0 && seconds >= kShortestStep && seconds <= kLongestStep) {
+      observe(tracks_[worker.id], static_cast<double>(worker.batch), seconds);
+      longest = std::max(longest, seconds);
     }
     last_.push_back(worker);
   }
@@ -130,7 +131,7 @@ Pace ShareGain::pace(const Track& track, double overhead) const {
   return {.slot = {.curve = Curve::affine(scale * overhead, scale), .min_batch = 1}, .noise = kSigmas * median(logs)};
 }
 
-std::vector<Pace> ShareGain::paces(bool linear) const {
+std::vector<Pace> ShareGain::paces() const {
   const std::map<std::string_view, double> known = overheads();
   std::vector<Pace> paces;
   for (const WorkerStep& worker : last_) {
@@ -143,7 +144,7 @@ std::vector<Pace> ShareGain::paces(bool linear) const {
     if (!std::isnan(track.fixed_share)) {
       overhead = track.fixed_share / (1.0 - track.fixed_share) * track.recent[(track.seen - 1) % kRecent].batch;
     }
-    paces.push_back(pace(track, linear ? 0.0 : overhead));
+    paces.push_back(pace(track, overhead));
     if (paces.back().noise > kMostNoise) {
       return {};
     }
@@ -163,7 +164,7 @@ double ShareGain::rest_seconds() const {
 }
 
 ShareGain::Estimate ShareGain::estimate() const {
-  const std::vector<Pace> known = paces(/*linear=*/false);
+  const std::vector<Pace> known = paces();
   if (known.size() < 2 || steps_ < kFewest || global_batch_ < std::ssize(known)) {
     return {};
   }
@@ -171,10 +172,7 @@ ShareGain::Estimate ShareGain::estimate() const {
   std::vector<std::int64_t> shares(last_.size());
   std::ranges::transform(last_, shares.begin(), &WorkerStep::batch);
   const double equal = expected_compute(known, split(known, global_batch_, Shares::kEqual)) + rest;
-  return {
-      .now = equal / (expected_compute(known, shares) + rest),
-      .best = speedup(known, global_batch_, rest),
-      .best_linear = speedup(paces(/*linear=*/true), global_batch_, rest)};
+  return {.now = equal / (expected_compute(known, shares) + rest), .best = speedup(known, global_batch_, rest)};
 }
 
 }  // namespace isochron

@@ -1,7 +1,7 @@
 // What unequal shares gain in a run: how many times as fast it is as with equal shares, and as the best split would be,
 // from nothing but the records of its steps. O(workers) per step. Not thread-safe.
 //
-// A worker's time is taken to be s_k (overhead + b): its share of a step that does not depend on the batch is counted in
+// A worker's time is taken to be s_k (overhead + b): the part of a step that does not depend on the batch is counted in
 // samples, the same for all workers of a kind. The scale s_k and the noise come from its last steps; the overhead from
 // moves of the batch size, which weigh candidates as core/curve/shape_learner.h does, but more of them, and the mean
 // over the candidates counts rather than the most linear: a split only needs the order of workers, a gain the ratio of
@@ -24,12 +24,11 @@ namespace isochron {
 
 class ShareGain {
  public:
-  /// Times as fast as with equal shares; kUnknown if too little is known: fewer than two workers or kFewest steps, times
-  /// that do not follow the batch (samples of unequal cost), or a run that is not in step.
+  /// Times as fast as with equal shares; kUnknown if too little is known: fewer than two workers or kFewest steps,
+  /// times that do not follow the batch (samples of unequal cost), or a run that is not in step.
   struct Estimate {
-    double now = kUnknown;         // the run, by its last steps
-    double best = kUnknown;        // the best split of the same batch
-    double best_linear = kUnknown;  // the same if no part of a step were fixed: the most that can be
+    double now = kUnknown;   // the run, by its last steps
+    double best = kUnknown;  // the best split of the same batch
   };
 
   static constexpr std::size_t kFewest = 8;
@@ -42,9 +41,8 @@ class ShareGain {
   void set_fixed_share(WorkerId worker, double share);
 
   [[nodiscard]] Estimate estimate() const;
-  /// Every worker's curve and noise, in the order of the last step; empty if too little is known. `linear`: as if no part
-  /// of a step were fixed.
-  [[nodiscard]] std::vector<Pace> paces(bool linear = false) const;
+  /// Every worker's curve and noise, in the order of the last step; empty if too little is known.
+  [[nodiscard]] std::vector<Pace> paces() const;
   /// The workers of the last step.
   [[nodiscard]] const std::vector<WorkerStep>& workers() const { return last_; }
   /// The largest batch that the worker has had; 0: none.
@@ -64,7 +62,7 @@ class ShareGain {
   struct Track {
     std::array<Curve::Point, kRecent> recent;
     std::size_t seen = 0;
-    double largest = 0.0;   // batch
+    double largest = 0.0;     // batch
     double noise = 0.0025;    // variance of log time; 5 % until better is known
     std::vector<Move> moves;  // the last ones
     double fixed_share = kUnknown;
@@ -79,7 +77,7 @@ class ShareGain {
   double typical_batch_;
   std::map<WorkerId, std::string> kinds_;
   std::map<WorkerId, Track> tracks_;
-  std::vector<WorkerStep> last_;  // the workers of the last step
+  std::vector<WorkerStep> last_;         // the workers of the last step
   std::array<double, kRecent> rests_{};  // of the last steps: their seconds beyond the longest computing
   std::size_t steps_ = 0;
 };

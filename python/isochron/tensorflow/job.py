@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from isochron import _core
 from isochron.errors import Error, NonFiniteError
-from isochron.summary import Summary, new_meter, summarize
 from isochron.tensorflow import batch_norm, data, fit, saving
 from isochron.tensorflow.cluster import find_cluster
 from isochron.tensorflow.collectives import Collectives
@@ -54,7 +53,6 @@ class Job:
         self._collectives = Collectives(self._cluster, self.options.timeout)
         self._peers = Peers(self._collectives, self._cluster, self.options.timeout)
         self._replica = self._agree()
-        self._meter = new_meter(self.options.global_batch, self._replica.workers)
         self._began = time.perf_counter()  # at about the same moment on all workers
         self._progress = Progress(self._replica, self.options)
         self._weight = tf.Variable(0.0, dtype=tf.float64, trainable=False, name="isochron_weight")
@@ -132,11 +130,6 @@ class Job:
     @property
     def ledger(self) -> _core.Ledger:
         return self._replica.ledger
-
-    def summary(self) -> Summary:
-        """What the job has achieved until now: speed, waiting, and what its shares gain; print() makes it a
-        sentence."""
-        return summarize(self._meter)
 
     @property
     def traces(self) -> int:
@@ -363,7 +356,6 @@ class Job:
             self._apply(step, exchanged)
         finish = self._replica.leave_out if self.left_out else self._replica.complete
         outcome = finish(exchanged.reports, reduced, self._now())
-        self._meter.add(outcome.record)
         self._progress.write([outcome.record, *outcome.events])
         self._stopping, self.last_loss = outcome.stop, outcome.loss
         if self.options.on_step is not None:

@@ -16,7 +16,7 @@ from isochron.summary import WORTH_A_WORD
 
 
 class Forecast:
-    """`told` by rank: an introduction, the share that a probe has found fixed (None: unknown), and readings of steps."""
+    """`told` by rank: an introduction, the share that a probe has found fixed (None: unknown), readings of steps."""
 
     def __init__(self, told: list[dict[str, Any]]) -> None:
         self._workers = _core.agree([_core.Introduction.decode(one["introduction"]) for one in told])
@@ -57,7 +57,7 @@ class Forecast:
         if count < 2:
             return "there is one worker: nobody waits, and nothing is to be gained."
         if not self.records or math.isnan(self.gain):
-            return f"too little was seen of {count} workers, or their times do not follow the batch: nothing can be said."
+            return f"too little was seen of {count} workers, or their times vary too much: nothing can be said."
         columns = list(zip(*(record.workers for record in self.records)))
         seconds = [statistics.median(one.compute_seconds for one in column) for column in columns]
         slowest = max(range(count), key=seconds.__getitem__)

@@ -100,7 +100,8 @@ class Job(Steps):
         return self._update
 
     def summary(self) -> Summary:
-        """What the job has achieved until now: speed, waiting, and what its shares gain; print() makes it a sentence."""
+        """What the job has achieved until now: speed, waiting, and what its shares gain; print() makes it a
+        sentence."""
         return summarize(self._meter)
 
     @property
@@ -119,7 +120,8 @@ class Job(Steps):
             device = f"cuda:{(place.local_rank if place else 0) % count}" if count else "cpu"
         self.options.device = torch.device(device)
         if self.options.device.type == "cuda" and not torch.cuda.is_available():
-            raise ValueError(f"device is {str(device)!r}; permitted: cpu (this machine has no GPU that PyTorch can use)")
+            why = "this machine has no GPU that PyTorch can use"
+            raise ValueError(f"device is {str(device)!r}; permitted: cpu ({why})")
         self.options.kind = self.options.kind or self.options.device.type
         return self.options.device
 

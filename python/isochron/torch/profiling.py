@@ -39,8 +39,9 @@ def profile(
     """Writes the profile of a model for `isochron plan --model-profile`, and returns it.
 
     `loss_of(model, *batch)` is the loss of a batch as `collate_fn` makes it from samples of the map-style `dataset`.
-    Sizes 1, 2, 4, … up to `max_batch` are measured on a copy of the model, for about `seconds` in all; sizes that would
-    take longer, or that memory does not hold, are left out. `optimizer` says what a step of it costs. See docs/plan.md.
+    Sizes 1, 2, 4, … up to `max_batch` are measured on a copy of the model, for about `seconds` in all; sizes that
+    would take longer, or that memory does not hold, are left out. `optimizer` says what a step of it costs. See
+    docs/plan.md.
     """
     if not isinstance(max_batch, int) or max_batch < 1:
         raise ValueError(f"max_batch is {max_batch!r}; permitted: 1 or more")

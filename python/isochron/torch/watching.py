@@ -46,7 +46,8 @@ FEWEST = 8  # steps that say something
 PATIENCE = timedelta(seconds=20)  # for the others, when the process ends
 # Who calls these waits for all others; NCCL's and gloo's alike.
 COLLECTIVES = ("all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "broadcast",
-               "broadcast_object_list", "gather", "reduce", "reduce_scatter", "reduce_scatter_tensor", "barrier")  # fmt: skip
+               "broadcast_object_list", "gather", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+               "barrier")  # fmt: skip
 
 _watchers = 0
 
@@ -73,7 +74,13 @@ class Watch:
     """`sentence` is empty until something is known, on the first worker alone; so is `gain`."""
 
     def __init__(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, *, log: str | os.PathLike[str], steps: int, probe: bool
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        log: str | os.PathLike[str],
+        steps: int,
+        probe: bool,
     ) -> None:
         global _watchers
         if not isinstance(steps, int) or steps < FEWEST:
