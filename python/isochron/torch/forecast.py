@@ -37,7 +37,7 @@ class Forecast:
 
     def _make_records(self, readings: list[list[list[float] | None]]) -> list[_core.StepRecord]:
         """Of the steps that all workers have seen as such; the first worker's clock counts."""
-        records = []
+        records: list[_core.StepRecord] = []
         for ranks in zip(*readings):
             if any(one is None for one in ranks):
                 continue
