@@ -123,6 +123,7 @@ class Soak:
         self.seen = {}  # processes: when they were seen first
         self.begins = {}  # and when the kernel says that they began
         self.starts = 0
+        self.lines_at_fault = 0
         self.problems = []
         self.shared = set(os.listdir("/dev/shm"))
         self.start = time.monotonic()
@@ -130,7 +131,6 @@ class Soak:
     def spawn(self, command):
         self.starts += 1
         self.lines_at_start = self.lines()
-        self.start_is_struck = self.random.random() < 0.15
         environment = dict(os.environ, TMPDIR=str(self.folder), OMP_NUM_THREADS="1")
         with open(self.folder / "errors", "a") as errors:
             return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=errors, stderr=errors,
@@ -149,9 +149,12 @@ class Soak:
             self.counts[kind] += 1
 
     def fault(self):
-        if not self.trains() and not self.start_is_struck:
-            return  # such jobs have to be started again, and most of the time is for those that train
-        self.start_is_struck = False
+        # A job that is struck while it starts has to be started again. On a busy machine that takes longer than the time
+        # between two faults, so that few of the faults may do it: most of the time is for jobs that train.
+        moved = self.lines() > self.lines_at_fault
+        self.lines_at_fault = self.lines()
+        if not moved and self.random.random() > 0.15:
+            return
         pids = self.workers()
         young = [pid for pid in pids if time.monotonic() - self.seen[pid] < 2.0]
         half = time.monotonic() - self.start < 30 * self.chosen.minutes

@@ -211,7 +211,7 @@ void Supervisor::note_lost_workers(std::int64_t step) {
       continue;
     }
     if (step == io::StepFile::kNotStarted && !lost_at_start_) {
-      lost_at_start_ = worker;
+      lost_at_start_ = {.worker = worker, .status = *notes.status()};
     }
     if (job_.replacements > 0 && !(lost_at_start_ && job_trains())) {
       --job_.replacements;
@@ -275,8 +275,8 @@ void Supervisor::watch_start(std::int64_t step) {
 void Supervisor::watch_first_step() {
   if (lost_at_start_ && job_trains()) {
     give_up_start(
-        "worker \"" + job_.names[*lost_at_start_] + "\" was lost (status " +
-        std::to_string(*WorkerNotes(job_.folder, *lost_at_start_).status()) + ") before the first step");
+        "worker \"" + job_.names[lost_at_start_->worker] + "\" was lost (status " +
+        std::to_string(lost_at_start_->status) + ") before the first step");
     return;
   }
   if (Clock::now() < began_ + job_.start_timeout) {

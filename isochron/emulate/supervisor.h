@@ -124,7 +124,11 @@ class Supervisor {
   // What is waited for, and since when.
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::vector<std::optional<std::chrono::steady_clock::time_point>> due_;  // to take part; none: not begun, or it does
-  std::optional<std::size_t> lost_at_start_;                               // the first that was
+  struct Lost {
+    std::size_t worker = 0;
+    int status = 0;  // kept here: the notes of a worker that is replaced begin anew
+  };
+  std::optional<Lost> lost_at_start_;  // the first that was
   bool start_failed_ = false;
   // Whoever was asked for and has no process yet: since when, and at which step of the job.
   struct Asked {

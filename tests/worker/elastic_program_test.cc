@@ -241,10 +241,10 @@ TEST_F(ElasticProgramTest, WithoutRecoveryTheJobStartsAgainFromItsCheckpoint) {
 
 // MPI cannot begin without one of its processes, and waits for it for ever.
 TEST_F(ElasticProgramTest, AJobThatLosesAWorkerBeforeItsFirstStepIsStartedAgain) {
-  for (const char* const delay : {"0", "0.3"}) {
-    SCOPED_TRACE(delay);
+  for (const auto& [options, delay] : {std::pair("-n 3", "0"), {"-n 3", "0.3"}, {"-n 3 --replace 2", "0"}}) {
+    SCOPED_TRACE(std::string(options) + ", " + delay);
     const Outcome outcome = script(
-        "-n 3 -- " + kTrain + "--steps 20",
+        std::string(options) + " -- " + kTrain + "--steps 20",
         "victim=$(next 1); sleep " + std::string(delay) + "; [ ! -s run.jsonl ] && kill -9 $victim");
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
     EXPECT_THAT(outcome.errors, HasSubstr("worker \"w1\" was lost (status 137) before the first step"));
