@@ -94,7 +94,7 @@ TEST_F(ViewProgramTest, RefusesWhatItCannotDraw) {
   simulate();
   expect_refusal("report", "RUN is required");
   expect_refusal("report none.jsonl", "cannot read 'none.jsonl': ");
-  expect_refusal("report .", "RUN is '.'; permitted: ");
+  expect_refusal("report .", "cannot read '.': Is a directory");
   std::ofstream(folder_ / "empty.jsonl") << "";
   expect_refusal("report empty.jsonl", "RUN is 'empty.jsonl'; permitted: a run log, which begins with a header");
   std::ofstream(folder_ / "text.jsonl") << "hello\n";
@@ -110,8 +110,8 @@ TEST_F(ViewProgramTest, RefusesWhatItCannotDraw) {
         option + " is './run.uniform.jsonl'; permitted: another file than the run log");
   }
   EXPECT_EQ(content(folder_ / "run.uniform.jsonl"), log);
-  expect_refusal("top none.jsonl", "RUN is 'none.jsonl'; permitted: ");
-  expect_refusal("serve none.jsonl", "RUN is 'none.jsonl'; permitted: ");
+  expect_refusal("top none.jsonl", "cannot read 'none.jsonl': ");
+  expect_refusal("serve none.jsonl", "cannot read 'none.jsonl': ");
   expect_refusal("serve run.uniform.jsonl --port 70000", "--port is '70000'; permitted: ");
   expect_refusal("serve run.uniform.jsonl --host 0.0.0.0", "--token is ''; permitted: at least 16 ");
   setenv("ISOCHRON_PAGE_TOKEN", "too-short", 1);  // one may come where others cannot read it
