@@ -30,6 +30,7 @@ SCENARIOS = [
     ("periodic 40 %", "periodic", None, 1024, 600),
     ("ceiling on the fastest", "ceiling", None, 1024, 400),
     ("2 T4 + 2 P4", "t4-p4", None, 512, 300),
+    ("shares of a GPU, cold sizes", "gpu-shares", None, 256, 200),
     ("burstable VMs", "burstable", None, 512, 600),
     ("spot machines", "spot", None, 512, 600),
     ("all share 10 % noise", "shared-noise", None, 1024, 400),

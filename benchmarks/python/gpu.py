@@ -2,6 +2,7 @@
 """Unequal workers on one GPU, and a GPU with a CPU: DDP's equal shares against isochron.
 
     benchmarks/python/gpu.py --nccl libnccl.so.2 --json gpu.json
+    benchmarks/python/gpu.py --table gpu.json other.json
 
 Starts compare.py, which says what is measured, once for every set of workers and round. Shares of the GPU are made by
 NVIDIA's MPS. --nccl names a library of NCCL 2.30 or later, by which workers of one GPU exchange gradients; without it
@@ -89,6 +90,24 @@ def median(rounds):
     return {"backend": rounds[0]["backend"], "ideal": sum(speeds), "speeds": speeds, "results": merged}
 
 
+COLUMNS = ("ddp", "uniform", "omnilearn", "lb-bsp", "isochron", "oracle")
+
+
+def table(files):
+    """The figures of such files as rows of docs/benchmarks.md; of the oracle also over the first turn."""
+    print("| set | rounds | hung | ideal | " + " | ".join(COLUMNS) + " | isochron x DDP | of oracle | at first | of solo |")
+    print("|---" * (len(COLUMNS) + 8) + "|")
+    for file in files:
+        for name, found in json.loads(file.read_text()).items():
+            rows = {row["policy"]: row for row in found["results"]}
+            speeds = [f"{rows[one]['samples_per_second']:.0f}" if one in rows else "" for one in COLUMNS]
+            ours = rows.get("isochron", {})
+            keys = {"over_ddp": ".2f", "over_oracle": ".3f", "over_oracle_at_first": ".3f", "share_of_solo": ".3f"}
+            ratios = [f"{ours[key]:{digits}}" if key in ours else "" for key, digits in keys.items()]
+            cells = [name, str(len(found["rounds"])), str(found["hung"]), f"{found['ideal']:.0f}", *speeds, *ratios]
+            print("| " + " | ".join(cells) + " |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", default=",".join(SETS), help="which of " + ", ".join(SETS))
@@ -98,7 +117,10 @@ def main():
     parser.add_argument("--watchdog", type=float, default=150.0, help="seconds for a round")
     parser.add_argument("--attempts", type=int, default=3, help="at a round that hangs")
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--table", type=pathlib.Path, nargs="+", help="only print the figures of such files")
     options = parser.parse_args()
+    if options.table:
+        return table(options.table)
     for name in options.sets.split(","):
         if name not in SETS:
             parser.error(f"--sets is {name}; permitted: {', '.join(SETS)}")

@@ -12,14 +12,16 @@ double share_or_unknown(double value) {
 }
 
 Reading checked(const WorkerTelemetry& report) {
+  const bool possible = report.batch > 0 && report.seconds >= kShortestStep && report.seconds <= kLongestStep;
   Reading reading{
-      .valid = report.batch > 0 && report.seconds >= kShortestStep && report.seconds <= kLongestStep,
+      .valid = possible && !report.cold,
+      .cold = possible && report.cold,
       .batch = report.batch,
       .seconds = report.seconds,
       .cpu = share_or_unknown(report.cpu),
       .memory = share_or_unknown(report.memory),
       .sync_points = std::max(report.sync_points, std::int64_t{1})};
-  if (!reading.valid) {
+  if (!possible) {
     reading.batch = 0;
     reading.seconds = kUnknown;
   }

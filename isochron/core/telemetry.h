@@ -18,6 +18,7 @@ struct WorkerTelemetry {
   double cpu = kUnknown;         // share of its CPU time that was available, 0..1
   double memory = kUnknown;      // share of its memory in use, 0..1
   std::int64_t sync_points = 1;  // times in the step at which it waited for all others, its end included
+  bool cold = false;             // the device's first step with this size, or one that compiled
 };
 
 struct StepTelemetry {
@@ -30,10 +31,12 @@ inline constexpr double kShortestStep = 1e-9;
 inline constexpr double kLongestStep = 1e9;
 
 /// One worker's report as a policy gets it: in the roster's order, checked. `valid` says that the batch is positive and
-/// the time possible; otherwise nothing was learned of the worker in this step. cpu and memory are in 0..1 or
-/// kUnknown; sync_points are 1 or more.
+/// the time possible and not that of a cold step; otherwise nothing was learned of the worker's speed in this step.
+/// `cold` says that the reading would be valid but for that. cpu and memory are in 0..1 or kUnknown; sync_points are 1
+/// or more.
 struct Reading {
   bool valid = false;
+  bool cold = false;
   std::int64_t batch = 0;
   double seconds = kUnknown;
   double cpu = kUnknown;

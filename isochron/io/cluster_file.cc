@@ -87,6 +87,7 @@ void read_worker(const std::string& file, const toml::table& table, std::vector<
   fields.number("cores", worker.cores);
   fields.number("overhead", worker.overhead);
   fields.number("plateau", worker.plateau);
+  fields.number("cold_seconds", worker.cold_seconds);
   read_noise(fields, file, worker.noise);
   read_interference(fields, file, worker.interference);
   read_network(fields, file, worker.link);

@@ -3,8 +3,8 @@
 //   name = "pair"                    # optional, as are description, sample_seconds and common_noise
 //   [[worker]]
 //   name = "fast"                    # optional; "worker-0", "worker-1", … by default
-//   cores = 1.0                      # also kind, overhead, plateau, min_batch, max_batch, granularity, gpu_share and
-//                                    # absent
+//   cores = 1.0                      # also kind, overhead, plateau, cold_seconds, min_batch, max_batch, granularity,
+//                                    # gpu_share and absent
 //   noise = 0.05                     # or { sigma, autocorrelation, spike_probability, spike_low, spike_high, drift }
 //   interference = { slowdown = 2.0, on = 10, off = 90 }   # and phase
 //   network = { rate = "100mbit", delay = "2ms" }

@@ -95,6 +95,7 @@ std::string worker_text(const sim::WorkerSpec& worker) {
       .raw("cores", toml_number(worker.cores))
       .number("overhead", worker.overhead, standard.overhead)
       .number("plateau", worker.plateau, standard.plateau)
+      .number("cold_seconds", worker.cold_seconds, standard.cold_seconds)
       .table("noise", noise_pairs(worker.noise))
       .table("interference", interference_pairs(worker.interference))
       .table("network", network_pairs(worker.link))

@@ -136,6 +136,7 @@ void Async::push(std::size_t worker) {
   }
   reports_ += lane.report ? 0U : 1U;
   lane.report = run_.report({.index = worker, .id = lane.id}, lane.batch, lane.compute_seconds);
+  run_.fleet.note_computed(worker, lane.batch);
   lane.activity = Activity::kHeld;
   lane.idle_since = now_;
   const bool step_done = count(lane.batch);
@@ -216,7 +217,7 @@ void Async::start(std::size_t worker) {
   lane.lead = clocks_.clock(lane.id) - clocks_.slowest();
   lane.batch = lane.next_batch;
   lane.started = now_;
-  lane.compute_seconds = run_.fleet.seconds(worker, lane.batch);
+  lane.compute_seconds = run_.fleet.seconds(worker, lane.batch) + run_.fleet.cold_seconds(worker, lane.batch);
   lane.due = now_ + lane.compute_seconds + push_pull_seconds(run_.options.network, run_.cluster.workers[worker].link);
   queue_.emplace(lane.due, worker);
 }

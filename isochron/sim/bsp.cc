@@ -138,6 +138,7 @@ void Bsp::compute() {
   for (std::size_t i = 0; i < members.size(); ++i) {
     left_[i] = run_.lengths ? run_.fleet.seconds_of_amount(members[i].index, run_.lengths->shares()[i].amount)
                             : run_.fleet.seconds(members[i].index, batch_sizes_[i]);
+    left_[i] += run_.fleet.cold_seconds(members[i].index, batch_sizes_[i]);
     seconds_[i] = stopped_[members[i].index] ? kNever : left_[i];
   }
   find_end();
@@ -196,6 +197,7 @@ void Bsp::finish_step(double seconds) {
   const auto& members = run_.fleet.members();
   for (std::size_t i = 0; i < members.size(); ++i) {
     telemetry_.workers.push_back(run_.report(members[i], batch_sizes_[i], seconds_[i]));
+    run_.fleet.note_computed(members[i].index, batch_sizes_[i]);
   }
   if (run_.lengths) {
     run_.lengths->finish(run_.splitter, telemetry_);

@@ -83,6 +83,7 @@ void validate_worker(const WorkerSpec& worker) {
   check.positive("cores", worker.cores);
   check.not_negative("overhead", worker.overhead);
   check.not_negative("plateau", worker.plateau);
+  check.not_negative("cold_seconds", worker.cold_seconds);
   validate_noise(worker.noise, check);
   validate_interference(worker.interference, check);
   check.not_negative("network rate", worker.link.bytes_per_second);

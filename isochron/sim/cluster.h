@@ -45,9 +45,10 @@ struct Link {
 struct WorkerSpec {
   std::string name;
   std::string kind = "cpu";
-  double cores = 1.0;     // emulation: CPU quota; simulation: relative speed, > 0
-  double overhead = 0.0;  // fixed cost of a step, in samples, >= 0
-  double plateau = 0.0;   // samples below which time stays flat, >= 0
+  double cores = 1.0;         // emulation: CPU quota; simulation: relative speed, > 0
+  double overhead = 0.0;      // fixed cost of a step, in samples, >= 0
+  double plateau = 0.0;       // samples below which time stays flat, >= 0
+  double cold_seconds = 0.0;  // that the first step with a batch size takes longer, as on a GPU, >= 0
   Noise noise;
   Interference interference;
   Link link;

@@ -60,6 +60,7 @@ bool Fleet::join(std::size_t worker) {
   Machine& machine = machines_[worker];
   if (std::exchange(machine.was_there, true)) {
     machine.id = next_id_++;
+    machine.sizes.clear();
   }
   members_.push_back({.index = worker, .id = machine.id});
   return true;

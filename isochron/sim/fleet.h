@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "isochron/core/allocate/allocate.h"
@@ -42,6 +43,16 @@ class Fleet {
 
   // All of the following are about the step last advanced to.
 
+  /// Whether the worker has never computed a batch of this size, and that makes a difference to it.
+  [[nodiscard]] bool is_cold(std::size_t worker, std::int64_t batch) const {
+    return cluster_->workers[worker].cold_seconds > 0.0 && batch > 0 && !machines_[worker].sizes.contains(batch);
+  }
+  /// What a cold step with this batch takes on top of the time below.
+  [[nodiscard]] double cold_seconds(std::size_t worker, std::int64_t batch) const {
+    return is_cold(worker, batch) ? cluster_->workers[worker].cold_seconds : 0.0;
+  }
+  void note_computed(std::size_t worker, std::int64_t batch) { machines_[worker].sizes.insert(batch); }
+
   /// With noise.
   [[nodiscard]] double seconds(std::size_t worker, std::int64_t batch) const {
     return seconds_of_amount(worker, static_cast<double>(batch));
@@ -67,6 +78,7 @@ class Fleet {
     double most_cores = 0.0;
     double slowdown = 1.0;
     double common = 1.0;
+    std::set<std::int64_t> sizes{};  // that it has computed
     NoiseProcess noise;
   };
 

@@ -53,7 +53,8 @@ WorkerTelemetry Run::report(const Member& member, std::int64_t batch, double sec
       .batch = batch,
       .seconds = seconds,
       .cpu = fleet.cpu_share(member.index),
-      .memory = ceiling == kNoLimit ? kUnknown : static_cast<double>(batch) / static_cast<double>(ceiling)};
+      .memory = ceiling == kNoLimit ? kUnknown : static_cast<double>(batch) / static_cast<double>(ceiling),
+      .cold = fleet.is_cold(member.index, batch)};
 }
 
 void Run::change_workers() {

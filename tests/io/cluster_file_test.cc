@@ -42,6 +42,7 @@ kind = "gpu"
 cores = 2
 overhead = 1.5
 plateau = 32
+cold_seconds = 0.05
 noise = { sigma = 0.1, autocorrelation = 0.5, spike_probability = 0.01, spike_low = 2.0, spike_high = 4.0, drift = 0.001 }
 interference = { slowdown = 2.0, on = 10, off = 90, phase = 3 }
 network = { rate = "100mbit", delay = "2ms" }
@@ -81,6 +82,7 @@ TEST(ClusterFileTest, ReadsEveryKey) {
   EXPECT_EQ(fast.cores, 2.0);
   EXPECT_EQ(fast.overhead, 1.5);
   EXPECT_EQ(fast.plateau, 32.0);
+  EXPECT_EQ(fast.cold_seconds, 0.05);
   EXPECT_EQ(fast.noise.sigma, 0.1);
   EXPECT_EQ(fast.noise.autocorrelation, 0.5);
   EXPECT_EQ(fast.noise.spike_probability, 0.01);

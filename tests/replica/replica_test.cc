@@ -362,6 +362,17 @@ TEST(ReplicaTest, WhoCannotTakeLessComputesInChunks) {
   EXPECT_EQ(job[1].report({.out_of_memory = true}).failed_batch, 7);
 }
 
+TEST(ReplicaTest, AChunkSizeThatWasFoundIsInTheCheckpointOfAnyWorker) {
+  TestJob job(uniform(16), {{.max_batch = 8}, {.max_batch = 8}}, 32);
+  const std::vector<StepReport> reports = job.compute({{}, {.out_of_memory = true, .chunkable = true}});
+  (void)job[0].redo(reports, 1.0);
+  TestJob again(uniform(16), {{.max_batch = 8}, {.max_batch = 8}}, 32);
+  for (std::size_t rank : {0U, 1U}) {
+    again[rank].restore(job[0].state());
+    EXPECT_EQ(again[rank].chunk_size(), rank == 0 ? 0 : 7);
+  }
+}
+
 TEST(ReplicaTest, WhoComputesInChunksComputesSmallerOnesAndKeepsItsShare) {
   TestJob job(uniform(16), {{.max_batch = 8}, {.max_batch = 8}}, 32);
   std::vector<StepReport> reports = job.compute({{}, {.out_of_memory = true, .chunkable = true}});

@@ -146,8 +146,12 @@ TEST(StepReportTest, TheLossIsTheMeanOverItemsAndAStandInCountsForNothing) {
 TEST(StepReportTest, APolicyLearnsNothingFromAStepThatWasNotWarm) {
   const std::vector<StepReport> reports{{.batch = 8, .seconds = 2.0, .warm = false}, {.batch = 8, .seconds = 1.0}};
   const StepTelemetry telemetry = make_telemetry(reports, kTwo, 3);
-  EXPECT_TRUE(std::isnan(telemetry.workers[0].seconds));
-  EXPECT_EQ(telemetry.workers[1].seconds, 1.0);
+  const std::vector<Reading> readings = align(telemetry, {.workers = {kTwo.begin(), kTwo.end()}, .global_batch = 16});
+  EXPECT_FALSE(readings[0].valid);
+  EXPECT_TRUE(readings[0].cold);
+  EXPECT_EQ(readings[0].seconds, 2.0);  // what the size cost is learned from it
+  EXPECT_TRUE(readings[1].valid);
+  EXPECT_FALSE(readings[1].cold);
   EXPECT_EQ(make_record(reports, kTwo, {}, {}, 2.0, 2.5).workers[0].compute_seconds, 2.0);
 }
 

@@ -70,7 +70,7 @@ TEST_P(EveryCluster, IsBalancedAfterOneAdjustmentWithoutNoise) {
   cluster.common_noise = 0.0;
   for (WorkerSpec& worker : cluster.workers) {
     worker.interference = {};
-    worker.overhead = worker.plateau = 0.0;
+    worker.overhead = worker.plateau = worker.cold_seconds = 0.0;
   }
   const Options options{.global_batch = samples_for(cluster, 64), .steps = 50};
   const Result result = compare(cluster, options, {"isochron"}).front();

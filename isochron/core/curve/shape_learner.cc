@@ -8,12 +8,13 @@
 namespace isochron {
 namespace {
 
-constexpr double kLeastMove = 0.1;      // |d log b| below which shapes cannot be told apart
-constexpr double kLeastSignal = 3.0;    // the same, in standard deviations of log time
-constexpr double kTolerance = 1.5;      // nats within which the more linear shape is preferred
-constexpr double kContradiction = 4.0;  // nats by which a worker must disagree with its kind
-constexpr double kRetention = 0.98;     // of old evidence, at every new move
-constexpr double kPriorDoubt = 0.3;     // standard deviation of d log h / d log b before any evidence
+constexpr double kLeastMove = 0.1;         // |d log b| below which shapes cannot be told apart
+constexpr double kLeastSignal = 3.0;       // the same, in standard deviations of log time
+constexpr double kTolerance = 1.5;         // nats within which the more linear shape is preferred
+constexpr double kContradiction = 4.0;     // nats by which a worker must disagree with its kind
+constexpr double kExpectedOverhead = 2.0;  // nats against none; more than the tolerance
+constexpr double kRetention = 0.98;        // of old evidence, at every new move
+constexpr double kPriorDoubt = 0.3;        // standard deviation of d log h / d log b before any evidence
 
 /// Multiples of the typical batch: 0 is "none", the others cover two octaves on either side of it.
 constexpr std::array<double, ShapeGrid::kSteps> kOverheads{0.0, 0.1, 0.25, 0.5, 1.0, 2.0};
@@ -30,6 +31,12 @@ ShapeGrid::ShapeGrid(double typical_batch) {
   }
   std::ranges::stable_sort(
       shapes_, [](const Shape& a, const Shape& b) { return a.overhead + a.plateau < b.overhead + b.plateau; });
+}
+
+void ShapeEvidence::expect_overhead(const ShapeGrid& grid) {
+  for (std::size_t i = 0; i < ShapeGrid::kSize; ++i) {
+    misfit_[i] += grid[i].overhead == 0.0 ? kExpectedOverhead : 0.0;
+  }
 }
 
 bool ShapeEvidence::weigh(const ShapeGrid& grid, double before, double after, double log_time_change, double noise) {

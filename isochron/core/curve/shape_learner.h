@@ -36,6 +36,10 @@ class ShapeGrid {
 /// What one worker's moves say about each shape of the grid.
 class ShapeEvidence {
  public:
+  /// Before any move: a device that has fixed costs in every step, such as a GPU that launches kernels, is not expected
+  /// to have none.
+  void expect_overhead(const ShapeGrid& grid);
+
   /// Weighs a move from `before` to `after` samples in which the log of time grew by `log_time_change`;
   /// `noise` is the variance of a single log time. Returns whether the move was large enough to tell.
   bool weigh(const ShapeGrid& grid, double before, double after, double log_time_change, double noise);

@@ -16,6 +16,15 @@ namespace {
 
 // Share of a step's variance that parts of it have by themselves: measured (docs/algorithms.md).
 constexpr double kNoiseOfParts = 1.0 / 3.0;
+// Variance of the logarithm of an accelerator's times before it is known: they differ less than a CPU's.
+constexpr double kAcceleratorNoise = 0.03 * 0.03;
+// Steps in which a gain must pay for sizes that workers have not had yet, to be taken at once.
+constexpr double kPaysWithin = 50.0;
+// Steps without samples after which a worker is measured again; doubled by every time that it stays without.
+constexpr std::int64_t kFirstProbe = 50;
+constexpr std::int64_t kLastProbe = 3200;
+// Part of a step that a worker must cost to be called a burden.
+constexpr double kWorthLeaving = 0.02;
 
 std::vector<double> as_wishes(std::span<const std::int64_t> batches) {
   return {batches.begin(), batches.end()};
@@ -34,6 +43,10 @@ std::string percent(double share) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
 }
 
+std::string said_name(const Worker& worker) {
+  return worker.name.empty() ? "worker " + std::to_string(worker.id) : worker.name;
+}
+
 }  // namespace
 
 void IsochronOptions::describe(OptionTable& table) {
@@ -50,6 +63,8 @@ void IsochronOptions::describe(OptionTable& table) {
 
 Proposal IsochronPolicy::start(const Roster& roster, std::span<const std::int64_t> current) {
   admit(roster);
+  used_.clear();
+  used_gain_ = 0.0;
   const bool first = current.empty();
   if (std::ranges::any_of(tracks_, &Track::seen)) {
     Outlook view = outlook();
@@ -103,6 +118,18 @@ const IsochronPolicy::Track* IsochronPolicy::slowest_seen() const {
 
 Proposal IsochronPolicy::observe(
     const Roster& roster, std::span<const Reading> readings, std::span<const std::int64_t> current) {
+  Proposal proposal = decide(roster, readings, current);
+  const std::size_t idle = due_for_probe(roster, current, proposal.batches);
+  if (idle < tracks_.size()) {
+    return probe(roster, idle);
+  }
+  proposal.words += advice(roster, proposal.batches);
+  return proposal;
+}
+
+Proposal IsochronPolicy::decide(
+    const Roster& roster, std::span<const Reading> readings, std::span<const std::int64_t> current) {
+  learn_cold_sizes(roster, readings, current);
   if (std::ranges::none_of(readings, &Reading::valid)) {
     return keep(current, Reason::kNoTelemetry, "no worker sent a usable reading");
   }
@@ -126,16 +153,30 @@ Proposal IsochronPolicy::observe(
         suspicion.empty() ? Reason::kKept : Reason::kOutlier,
         suspicion.empty() ? "the split is the best known" : suspicion + "; held until another confirms it");
   }
-  const double gain = 1.0 - wished_seconds / cost(roster, view, current);
+  const double now = cost(roster, view, current);
+  const double gain = 1.0 - wished_seconds / now;
   gain_ = std::max(0.0, gain_ + gain);
-  if (gain_ <= (options_.rent_or_buy ? options_.price : 0.0)) {
+  const double cold = cold_seconds(roster, view, wished) / now;
+  const double price = options_.price + (gain * kPaysWithin > cold ? 0.0 : cold);
+  if (gain_ <= (options_.rent_or_buy ? price : 0.0)) {
+    if (Choice used = best_used_split(roster, view, current); !used.batches.empty()) {
+      const double used_gain = 1.0 - used.seconds / now;
+      used_gain_ = std::max(0.0, used_gain_ + used_gain);
+      if (used_gain_ > options_.price) {
+        gain_ = used_gain_ = 0.0;
+        return {
+            .batches = as_wishes(used.batches),
+            .reason = Reason::kRebalanced,
+            .words = "back to a split that was used before, for a step " + percent(used_gain) + " shorter"};
+      }
+    }
     return keep(
         current,
         suspicion.empty() ? Reason::kKept : Reason::kOutlier,
         suspicion.empty() ? "a gain of " + percent(gain) + " a step has not paid for the move yet"
                           : suspicion + "; held until another confirms it");
   }
-  gain_ = 0.0;
+  gain_ = used_gain_ = 0.0;
   const bool changed = bet || changes_ > changes_before;
   const std::int64_t moved = samples_moved(current, wished) / roster.units_per_sample;
   const std::string words = "moved " + std::to_string(moved) + (moved == 1 ? " sample" : " samples") + " for a step " +
@@ -143,6 +184,69 @@ Proposal IsochronPolicy::observe(
                             (bet ? "; " + suspicion + ", a change of speed is the better bet" : "");
   return {
       .batches = as_wishes(wished), .reason = changed ? Reason::kSpeedChanged : Reason::kRebalanced, .words = words};
+}
+
+std::size_t IsochronPolicy::due_for_probe(
+    const Roster& roster, std::span<const std::int64_t> current, std::span<const double> coming) {
+  std::size_t due = tracks_.size();
+  for (std::size_t k = 0; k < tracks_.size(); ++k) {
+    Track& track = tracks_[k];
+    if (coming[k] > 0.0) {
+      track.probe_wait = current[k] > 0 ? kFirstProbe : track.probe_wait;
+    } else if (++track.idle_steps >= track.probe_wait && due == tracks_.size()) {
+      // Not more often than in one step of `kFirstProbe` for every step that it costs.
+      const std::vector<double> scales = outlook().scales;
+      const double alone = scales[k] * shape_of(track)(static_cast<double>(roster.workers[k].granularity));
+      const double worth = static_cast<double>(kFirstProbe) * alone / step_seconds(roster, scales, current);
+      due = static_cast<double>(track.idle_steps) >= worth ? k : due;
+    }
+  }
+  return due;
+}
+
+Proposal IsochronPolicy::probe(const Roster& roster, std::size_t place) {
+  Track& track = tracks_[place];
+  track.probe_wait = std::min(2 * track.probe_wait, kLastProbe);
+  Roster with = roster;
+  Worker& worker = with.workers[place];
+  worker.min_batch = std::min(worker.granularity, worker.max_batch);
+  return {
+      .batches = as_wishes(split(with, outlook().scales)),
+      .reason = Reason::kProbing,
+      .words = said_name(worker) + " is measured again, after " + std::to_string(track.idle_steps) +
+               " steps without samples"};
+}
+
+std::string IsochronPolicy::advice(const Roster& roster, std::span<const double> batches) const {
+  if (tracks_.size() < 2 || !std::ranges::all_of(tracks_, &Track::seen)) {
+    return "";
+  }
+  const std::vector<double> scales = outlook().scales;
+  const auto seconds_of = [&](std::size_t k) {
+    return batches[k] > 0.0 ? roster.workers[k].offset_seconds + scales[k] * shape_of(tracks_[k])(batches[k]) : 0.0;
+  };
+  std::size_t last = 0;
+  for (std::size_t k = 1; k < tracks_.size(); ++k) {
+    last = seconds_of(k) > seconds_of(last) ? k : last;
+  }
+  const Worker& worker = roster.workers[last];
+  const std::int64_t unit = worker.granularity;
+  if (batches[last] > static_cast<double>((worker.min_batch + unit - 1) / unit * unit)) {
+    return "";
+  }
+  // It has as little as it may and is the last one all the same.
+  Roster without = roster;
+  without.workers[last].min_batch = without.workers[last].max_batch = 0;
+  std::vector<std::int64_t> others;
+  try {
+    others = split(without, scales);
+  } catch (const std::invalid_argument&) {
+    return "";  // the others cannot hold the global batch
+  }
+  const double gain = 1.0 - step_seconds(without, scales, others) / seconds_of(last);
+  return gain < kWorthLeaving ? ""
+                              : "; without " + said_name(worker) + " a step would be " + percent(gain) +
+                                    " shorter: it pays to leave it out";
 }
 
 void IsochronPolicy::learn_shapes(const Roster& roster, std::span<const Reading> readings) {
@@ -197,9 +301,11 @@ void IsochronPolicy::learn_scales(std::span<const Reading> readings) {
     const auto batch = static_cast<double>(readings[k].batch);
     const double log_seconds = std::log(readings[k].seconds);
     const double reading = log_seconds - std::log(shape_of(track)(batch));
-    if (!track.seen) {
+    if (!track.seen || track.idle_steps > 0) {
       track.seen = true;
-      track.scale.reset(reading);
+      track.idle_steps = 0;
+      track.suspected = false;
+      track.scale.reset(reading, track.accelerator ? kAcceleratorNoise : LevelBank::kFirstNoise);
       track.last_reading = reading;
     } else {
       const double doubt = batch == track.last_batch ? 0.0 : track.evidence.doubt(std::log(batch / track.last_batch));
@@ -429,6 +535,10 @@ void IsochronPolicy::Track::exchange(StateExchange& state) {
   state.field("last_reading", last_reading);
   state.field("last_surprise", last_surprise);
   state.field("suspected", suspected);
+  state.field("idle_steps", idle_steps);
+  state.field("probe_wait", probe_wait);
+  state.field("accelerator", accelerator);
+  state.part("cold", cold);
 }
 
 void IsochronPolicy::exchange(StateExchange& state) {
@@ -443,6 +553,8 @@ void IsochronPolicy::exchange(StateExchange& state) {
   state.field("changes", changes_);
   state.field("spikes", spikes_);
   state.field("gain", gain_);
+  state.field("used_gain", used_gain_);
+  exchange_used(state);
   state.field("meetings", sync_points_);
   if (state.restoring()) {
     grid_.emplace(typical_batch_);

@@ -9,7 +9,10 @@
 //      (predict/common_mode.h); a reading too odd to be noise is held back, and a second one of its sign settles it;
 //   c) a split by the exact allocator, with each scale inflated so that every worker is the straggler as often as its
 //      share of the speed says: that minimises the expected maximum (predict/expected_max.h);
-//   d) rent or buy: the predicted gain accumulates until it exceeds the price of a move.
+//   d) rent or buy: the predicted gain accumulates until it exceeds the price of a move, which for sizes that a worker
+//      has not had yet is what its first step with a size costs (cold_sizes.h); sizes that all have had are cheaper.
+//   e) who has no samples, since it would hold up the others with one, is measured again from time to time; who has the
+//      least share that it may have and holds them up is named.
 // Cost: O(K) plus two or three allocations a step.
 #pragma once
 
@@ -22,6 +25,7 @@
 #include "isochron/core/allocate/allocate.h"
 #include "isochron/core/curve/shape_learner.h"
 #include "isochron/core/options.h"
+#include "isochron/core/policy/cold_sizes.h"
 #include "isochron/core/policy/policy.h"
 #include "isochron/core/predict/common_mode.h"
 #include "isochron/core/predict/level_bank.h"
@@ -63,9 +67,13 @@ class IsochronPolicy final : public Policy {
     std::size_t shape = 0;    // index into the grid
     double last_batch = 0.0;  // of the last valid reading
     double last_log_seconds = 0.0;
-    double last_reading = 0.0;   // log s as that reading had it
-    double last_surprise = 0.0;  // standard deviations; 0 once it was answered
-    bool suspected = false;      // the last reading was held back
+    double last_reading = 0.0;     // log s as that reading had it
+    double last_surprise = 0.0;    // standard deviations; 0 once it was answered
+    bool suspected = false;        // the last reading was held back
+    std::int64_t idle_steps = 0;   // since it had samples
+    std::int64_t probe_wait = 50;  // such steps until it is measured again
+    bool accelerator = false;      // no CPU, and the first steps with a size are cold
+    ColdSizes cold;
 
     void exchange(StateExchange& state);
   };
@@ -84,6 +92,16 @@ class IsochronPolicy final : public Policy {
   };
 
   void admit(const Roster& roster);
+  Proposal decide(const Roster& roster, std::span<const Reading> readings, std::span<const std::int64_t> current);
+  /// The place of a worker that has had no samples for so long that it is to be measured again, or the number of workers;
+  /// `coming` is what is to be proposed.
+  std::size_t due_for_probe(
+      const Roster& roster, std::span<const std::int64_t> current, std::span<const double> coming);
+  /// The split in which the worker at `place` takes the least that it can.
+  Proposal probe(const Roster& roster, std::size_t place);
+  /// What to say where a worker holds up all others with the least share it may have; otherwise nothing.
+  [[nodiscard]] std::string advice(const Roster& roster, std::span<const double> batches) const;
+  void learn_cold_sizes(const Roster& roster, std::span<const Reading> readings, std::span<const std::int64_t> current);
   void learn_shapes(const Roster& roster, std::span<const Reading> readings);
   void learn_scales(std::span<const Reading> readings);
   LevelBank::Verdict judge(Track& track, double reading, double surprise, double critical);
@@ -102,8 +120,15 @@ class IsochronPolicy final : public Policy {
   /// Replaces `plain` by the split for the suspects' new speeds if that is the better bet; says whether it did.
   bool bet_on_suspects(const Roster& roster, Outlook& outlook, std::vector<std::int64_t>& plain) const;
   [[nodiscard]] std::vector<std::int64_t> risk_split(const Roster& roster, const Outlook& outlook) const;
+  /// What the first step with `batches` costs on top, in seconds, for sizes that workers have not had yet.
+  [[nodiscard]] double cold_seconds(
+      const Roster& roster, const Outlook& outlook, std::span<const std::int64_t> batches) const;
+  /// The best of the splits that were used before, but for `current`; no batches if there is none.
+  [[nodiscard]] Choice best_used_split(
+      const Roster& roster, const Outlook& outlook, std::span<const std::int64_t> current) const;
   /// A bet changes the outlook to the one it bets on.
   [[nodiscard]] Choice best_split(const Roster& roster, Outlook& outlook) const;
+  void exchange_used(StateExchange& state);
   [[nodiscard]] const Shape& shape_of(const Track& track) const { return (*grid_)[track.shape]; }
 
   IsochronOptions options_;
@@ -112,10 +137,12 @@ class IsochronPolicy final : public Policy {
   std::vector<WorkerId> ids_;  // in the roster's order
   std::vector<Track> tracks_;  // likewise
   CommonMode common_mode_;
-  double changes_ = 1.0;      // outliers that a second reading confirmed, plus one
-  double spikes_ = 1.0;       // those it did not, plus one
-  double gain_ = 0.0;         // accumulated since the last move, in steps
-  double sync_points_ = 1.0;  // of a step
+  double changes_ = 1.0;                         // outliers that a second reading confirmed, plus one
+  double spikes_ = 1.0;                          // those it did not, plus one
+  double gain_ = 0.0;                            // accumulated since the last move, in steps
+  double used_gain_ = 0.0;                       // likewise, of the best split that was used before
+  std::vector<std::vector<std::int64_t>> used_;  // the last splits, the newest last, where sizes can be cold
+  double sync_points_ = 1.0;                     // of a step
 };
 
 }  // namespace isochron

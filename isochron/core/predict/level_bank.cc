@@ -8,7 +8,6 @@ namespace isochron {
 namespace {
 
 constexpr LevelBank::PerFilter kDriftRatio{1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0};
-constexpr double kFirstNoise = 0.05 * 0.05;
 constexpr double kLeastNoise = 1e-6;
 constexpr double kPooled = 0.1;
 constexpr double kWarmth = 3.0;          // readings that the first guess of the noise counts for
@@ -17,10 +16,11 @@ constexpr double kInnovationClip = 3.0;  // standard deviations at which an inno
 
 }  // namespace
 
-void LevelBank::reset(double reading) {
+void LevelBank::reset(double reading, double noise) {
   level_.fill(reading);
   spread_.fill(1.0);
-  noise_.fill(kFirstNoise);
+  first_noise_ = noise;
+  noise_.fill(noise);
   log_likelihood_.fill(0.0);
   weight_.fill(1.0 / kFilters);
   readings_ = 0.0;
@@ -103,7 +103,7 @@ double LevelBank::unbiased_noise() const {
   for (std::size_t i = 0; i < kFilters; ++i) {
     noise += weight_[i] * noise_[i];
   }
-  return std::max(noise - first_guess_left_ * kFirstNoise, 1e-8) / std::max(1.0 - first_guess_left_, 0.01);
+  return std::max(noise - first_guess_left_ * first_noise_, 1e-8) / std::max(1.0 - first_guess_left_, 0.01);
 }
 
 void LevelBank::shift(double change) {
@@ -123,6 +123,7 @@ void LevelBank::exchange(StateExchange& state) {
   exchange_array("noise", noise_);
   exchange_array("log_likelihood", log_likelihood_);
   exchange_array("weight", weight_);
+  state.field("first_noise", first_noise_);
   state.field("readings", readings_);
   state.field("first_guess_left", first_guess_left_);
 }

@@ -23,6 +23,7 @@ struct LevelBelief {
 class LevelBank {
  public:
   static constexpr std::size_t kFilters = 6;
+  static constexpr double kFirstNoise = 0.05 * 0.05;
   using PerFilter = std::array<double, kFilters>;
 
   enum class Verdict {
@@ -31,8 +32,8 @@ class LevelBank {
     kChanged,   // the level jumped: forget the old one
   };
 
-  /// Starts anew at the first reading.
-  void reset(double reading);
+  /// Starts anew at the first reading; `noise` is the first guess of the readings' variance.
+  void reset(double reading, double noise = kFirstNoise);
 
   /// Before a reading: lets the level drift, by `doubt` (a variance) more than usual after a move.
   void predict(double doubt);
@@ -68,6 +69,7 @@ class LevelBank {
   PerFilter noise_{};
   PerFilter log_likelihood_{};
   PerFilter weight_{};
+  double first_noise_ = kFirstNoise;
   double readings_ = 0.0;
   double first_guess_left_ = 1.0;  // weight of the first guess in the noise
 };

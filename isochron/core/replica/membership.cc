@@ -53,9 +53,8 @@ void Replica::note_memory_failures(
         "with " + std::string(by_cost() ? "the work of about " : "") + std::to_string(samples) + " samples",
         now));
     if (is_of_chunk(failure)) {
-      if (failure.worker == members_[static_cast<std::size_t>(rank_)].id) {
-        chunk_size_ = std::max<std::int64_t>(MemoryCeilings::below(failure.batch) / units_per_sample_, 1);
-      }
+      chunk_sizes_[failure.worker] =
+          std::max<std::int64_t>(MemoryCeilings::below(failure.batch) / units_per_sample_, 1);
       continue;
     }
     ceilings_.failed(failure.worker, failure.batch, step());
@@ -92,13 +91,13 @@ bool Replica::change_to_chunks(std::span<const MemoryFailure> failures) {
   if (failures.empty() || !std::ranges::all_of(failures, &MemoryFailure::chunkable)) {
     return false;
   }
-  const Worker& self = members_[static_cast<std::size_t>(rank_)];
   for (const MemoryFailure& failure : failures) {
     if (is_of_chunk(failure)) {
       continue;
     }
-    if (failure.worker == self.id) {
-      chunk_size_ = std::max<std::int64_t>(ceilings_.limit(self.id, 1, self.max_batch) / units_per_sample_, 1);
+    if (const auto who = std::ranges::find(members_, failure.worker, &Worker::id); who != members_.end()) {
+      chunk_sizes_[who->id] =
+          std::max<std::int64_t>(ceilings_.limit(who->id, 1, who->max_batch) / units_per_sample_, 1);
     }
     ceilings_.forget(failure.worker);
   }
@@ -197,6 +196,7 @@ std::vector<EventRecord> Replica::adopt(const Settlement& settlement, int rank, 
     const bool evicted = std::ranges::find(settlement.evicted, worker.id) != settlement.evicted.end();
     events.push_back(event(evicted ? Event::kEvicted : Event::kDeath, worker.id, worker.name, now));
     ceilings_.forget(worker.id);
+    chunk_sizes_.erase(worker.id);
   }
   for (const Worker& worker : settlement.joined) {
     events.push_back(event(Event::kJoin, worker.id, worker.name, now));
@@ -233,6 +233,7 @@ SavedReplica Replica::saved() const {
     saved.work = pending_work_;
   }
   saved.ceilings = ceilings_;
+  saved.chunk_sizes = chunk_sizes_;
   saved.place = cursor_ ? std::optional(cursor_->place()) : pending_place_;
   saved.record = record_;
   saved.stopping = stopping_;
@@ -271,6 +272,7 @@ void Replica::follow(const SavedReplica& saved) {
   pending_work_ = work ? State{} : saved.work;
   work_ = std::move(work);
   ceilings_ = saved.ceilings;
+  chunk_sizes_.insert(saved.chunk_sizes.begin(), saved.chunk_sizes.end());  // what was found since is smaller
   record_ = saved.record;
   moments_known_ = false;
   diagnosing_ = false;

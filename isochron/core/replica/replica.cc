@@ -313,8 +313,16 @@ double Replica::loss_weight() const {
   return isochron::loss_weight(plan_.mine.size(), plan_.step_size, std::ssize(plan_.slices));
 }
 
+std::int64_t Replica::chunk_size() const {
+  const auto found = chunk_sizes_.find(members_[static_cast<std::size_t>(rank_)].id);
+  if (found == chunk_sizes_.end()) {
+    return chunk_size_;
+  }
+  return chunk_size_ > 0 ? std::min(chunk_size_, found->second) : found->second;
+}
+
 std::int64_t Replica::held_at_once() const {
-  return chunk_size_ > 0 ? std::min(plan_.mine.size(), chunk_size_) : plan_.mine.size();
+  return chunk_size() > 0 ? std::min(plan_.mine.size(), chunk_size()) : plan_.mine.size();
 }
 
 std::int64_t Replica::held_units() const {

@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -222,7 +223,7 @@ class Replica {
   /// Throws OrderError if there is no data yet, or a stream.
   [[nodiscard]] const Sampler& sampler() const;
   /// Larger batches are computed in chunks of at most this; 0: in one. A lack of memory may set it.
-  [[nodiscard]] std::int64_t chunk_size() const { return chunk_size_; }
+  [[nodiscard]] std::int64_t chunk_size() const;
   [[nodiscard]] bool stopping() const { return stopping_; }
   [[nodiscard]] int stop_signal() const { return stop_signal_; }
   /// Shares are amounts of work, dealt by cost.
@@ -288,7 +289,8 @@ class Replica {
   std::optional<WorkShares> work_;          // by cost, once the data is known
   State pending_work_;                      // restored, until then
   KnownSizes known_sizes_;
-  std::int64_t chunk_size_;
+  std::int64_t chunk_size_;                       // that this worker was told
+  std::map<WorkerId, std::int64_t> chunk_sizes_;  // found for lack of memory, of all workers
 
   // The step under way.
   StepPlan plan_;

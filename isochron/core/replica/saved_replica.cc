@@ -88,6 +88,7 @@ struct Fields {
     exchange_roster(state);
     state.field("next_id", saved.next_id);
     state.part("ceilings", saved.ceilings);
+    exchange_chunk_sizes(state);
     exchange_optional(state, "place", saved.place);
     std::optional<RecordState> record;
     if (saved.record) {
@@ -111,6 +112,25 @@ struct Fields {
       std::int64_t number = state.restoring() ? 0 : std::stoll(value);
       state.field(name, number);
       value = std::to_string(number);
+    }
+  }
+
+  void exchange_chunk_sizes(StateExchange& state) {
+    std::vector<WorkerId> workers;
+    std::vector<std::int64_t> sizes;
+    for (const auto& [worker, size] : saved.chunk_sizes) {
+      workers.push_back(worker);
+      sizes.push_back(size);
+    }
+    state.field("chunks.workers", workers);
+    sizes.resize(workers.size());
+    state.fixed_list("chunks.sizes", sizes);
+    saved.chunk_sizes.clear();
+    for (std::size_t k = 0; k < workers.size(); ++k) {
+      if (sizes[k] < 1) {
+        refuse("state field chunks.sizes", sizes[k], "1 or more");
+      }
+      saved.chunk_sizes.emplace(workers[k], sizes[k]);
     }
   }
 

@@ -24,8 +24,9 @@ struct SavedReplica {
   State controller;            // of Controller::state
   State work;                  // of WorkShares, where shares are dealt by cost; otherwise empty
   MemoryCeilings ceilings;
-  std::optional<DataPlace> place;    // none: no data yet
-  std::optional<StepRecord> record;  // of the last finished step
+  std::map<WorkerId, std::int64_t> chunk_sizes;  // that workers found for lack of memory
+  std::optional<DataPlace> place;                // none: no data yet
+  std::optional<StepRecord> record;              // of the last finished step
 
   // For a worker that takes over from another of the same run; a new run begins without them.
   bool stopping = false;

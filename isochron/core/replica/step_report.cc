@@ -151,10 +151,11 @@ StepTelemetry make_telemetry(std::span<const StepReport> reports, std::span<cons
     telemetry.workers.push_back(
         {.worker = workers[k].id,
          .batch = reports[k].batch,
-         .seconds = reports[k].warm ? reports[k].seconds : kUnknown,
+         .seconds = reports[k].seconds,
          .cpu = reports[k].cpu,
          .memory = reports[k].memory,
-         .sync_points = reports[k].sync_points});
+         .sync_points = reports[k].sync_points,
+         .cold = !reports[k].warm});
   }
   return telemetry;
 }

@@ -98,7 +98,7 @@ void check_agreement(std::span<const StepReport> reports, std::span<const std::i
 /// Ranks whose loss or own gradient is not finite. Who has no loss, since it has no samples, reports 0.
 std::vector<int> non_finite_ranks(std::span<const StepReport> reports);
 
-/// What the controller learns. The time of a step that was not warm is left out.
+/// What the controller learns. A step that was not warm is cold: its time says nothing about the worker's speed.
 StepTelemetry make_telemetry(std::span<const StepReport> reports, std::span<const Worker> workers, std::int64_t step);
 
 /// The moments of the step before. Hardware may round norms differently, so rank 0's value counts for the average.
