@@ -94,7 +94,7 @@ def test_workers_on_gpus_train_like_one_process_over_nccl(make_ranks):
 
 
 @over_nccl
-@pytest.mark.parametrize("kind, near", [("float64", 1e-12), ("channels_last", 1e-4), ("bf16", 0.03)])
+@pytest.mark.parametrize("kind, near", [("float64", 1e-11), ("channels_last", 1e-4), ("bf16", 0.03)])
 def test_exact_batch_norm_by_kernels_is_one_batch(make_ranks, kind, near):
     """bf16 has 8 bits: outputs that are rounded from slightly different values differ by one of them."""
     for result in make_ranks(NCCL, NCCL).run("normalised", kind=kind):

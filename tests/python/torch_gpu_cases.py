@@ -111,6 +111,11 @@ def normalised(kind, sizes=(10, 6), steps=3):
     torch.manual_seed(0)
     whole = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU(), nn.BatchNorm2d(8)).to(device, dtype)
     mine = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU(), nn.BatchNorm2d(8)).to(device, dtype)
+    # As they are made, without biases, the second layer would undo the weights of the first, whose gradients would be 0
+    # but for rounding.
+    for parameter in whole.parameters():
+        nn.init.uniform_(parameter, 0.5, 1.5)
+    mine.load_state_dict(whole.state_dict())
     make_exact(mine, Statistics(world))
     share = slice(sum(sizes[: world.rank]), sum(sizes[: world.rank + 1]))
     far = 0.0
