@@ -95,8 +95,8 @@ COLUMNS = ("ddp", "uniform", "omnilearn", "lb-bsp", "isochron", "oracle")
 
 def table(files):
     """The figures of such files as rows of docs/benchmarks.md; of the oracle also over the first turn."""
-    print("| set | rounds | hung | ideal | " + " | ".join(COLUMNS) + " | isochron x DDP | of oracle | at first | of solo |")
-    print("|---" * (len(COLUMNS) + 8) + "|")
+    heads = ["set", "rounds", "hung", "ideal", *COLUMNS, "isochron x DDP", "of oracle", "at first", "of solo"]
+    print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
     for file in files:
         for name, found in json.loads(file.read_text()).items():
             rows = {row["policy"]: row for row in found["results"]}

@@ -93,8 +93,8 @@ class IsochronPolicy final : public Policy {
 
   void admit(const Roster& roster);
   Proposal decide(const Roster& roster, std::span<const Reading> readings, std::span<const std::int64_t> current);
-  /// The place of a worker that has had no samples for so long that it is to be measured again, or the number of workers;
-  /// `coming` is what is to be proposed.
+  /// The place of a worker that has had no samples for so long that it is to be measured again, or the number of
+  /// workers; `coming` is what is to be proposed.
   std::size_t due_for_probe(
       const Roster& roster, std::span<const std::int64_t> current, std::span<const double> coming);
   /// The split in which the worker at `place` takes the least that it can.
