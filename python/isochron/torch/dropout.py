@@ -64,7 +64,7 @@ class Dropout(nn.Module):
         return kept.to(x.dtype) * (1.0 / (1.0 - self.p) if self.p < 1.0 else 0.0)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_job": None}  # type: ignore[misc]
+        return {**self.__dict__, "_job": None}
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
