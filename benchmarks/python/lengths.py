@@ -5,12 +5,14 @@ Stock DDP, isochron by count, lengths balanced as if the workers were equal, and
 
     build/isochron launch --cluster hl8 -- .venv/bin/python benchmarks/python/lengths.py --collate padded
 
-Packed: a small GPT whose attention stays within a sequence. Padded: a small encoder that classifies. Lengths are
-log-normal (median 60, sigma 0.8, 8 to 512 tokens). The first turn, in which policies learn, does not count. The first
-worker prints medians over the turns; --json FILE writes them.
+Packed: a small GPT whose attention stays within a sequence. Padded: a small encoder that classifies. The text is
+Shakespeare's speeches, as `make data` brings them, a token a byte, cut to at most 512; or `--text lognormal`, made up
+(median 60, sigma 0.8, 8 to 512 tokens). The first turn, in which policies learn, does not count. The first worker
+prints medians over the turns; --json FILE writes them. benchmarks/lengths.py runs this on several clusters.
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import statistics
@@ -24,15 +26,28 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 import isochron.torch as isochron
 
-VOCABULARY, WIDTH, HEADS, LAYERS = 64, 128, 4, 2
+VOCABULARY, WIDTH, HEADS, LAYERS = 256, 128, 4, 2
+LONGEST = 512
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def made_up(size):
+    generator = torch.Generator().manual_seed(1)
+    lengths = torch.exp(4.1 + 0.8 * torch.randn(size, generator=generator)).round().clamp(8, LONGEST)
+    return [torch.randint(0, VOCABULARY, (int(length),), generator=generator) for length in lengths]
+
+
+def speeches(folder):
+    """Of the training text, in its order."""
+    text = torch.frombuffer(bytearray((folder / "train.bin").read_bytes()), dtype=torch.int16).long()
+    starts = torch.frombuffer(bytearray((folder / "train.starts").read_bytes()), dtype=torch.int64).tolist()
+    return [text[first : min(last, first + LONGEST)] for first, last in itertools.pairwise([*starts, len(text)])]
 
 
 class Sequences(Dataset):
-    def __init__(self, size):
-        generator = torch.Generator().manual_seed(1)
-        lengths = torch.exp(4.1 + 0.8 * torch.randn(size, generator=generator)).round().clamp(8, 512)
-        self.lengths = [int(length) for length in lengths]
-        self.tokens = [torch.randint(0, VOCABULARY, (length,), generator=generator) for length in self.lengths]
+    def __init__(self, tokens):
+        self.tokens = tokens
+        self.lengths = [len(one) for one in tokens]
 
     def __len__(self):
         return len(self.tokens)
@@ -72,12 +87,38 @@ def heads(x):
     return x.unflatten(-1, (HEADS, -1)).transpose(-2, -3)
 
 
+def groups_of(lengths):
+    """Sequences of like length, filled up to the longest of them, since a loop over all would cost most of the time:
+    for every group which token is where, and for every token where it is among the results. Nobody looks behind the end
+    of a sequence, where it is filled up, since attention is causal."""
+    lengths = torch.tensor(lengths)
+    starts = lengths.cumsum(0) - lengths
+    order = lengths.argsort(descending=True, stable=True).tolist()
+    groups, places, offset, at = [], torch.empty(int(lengths.sum()), dtype=torch.long), 0, 0
+    while at < len(order):
+        longest = int(lengths[order[at]])
+        end = next((i for i in range(at, len(order)) if 2 * lengths[order[i]] < longest), len(order))
+        mine = torch.tensor(order[at:end])
+        inside = torch.arange(longest)[None]
+        there = inside < lengths[mine, None]
+        tokens = torch.where(there, starts[mine, None] + inside, 0)
+        places[tokens[there]] = offset + there.flatten().nonzero()[:, 0]
+        groups.append(tokens)
+        offset, at = offset + tokens.numel(), end
+    return groups, places
+
+
 class Packed(Network):
     def forward(self, tokens, lengths):
+        groups, places = groups_of(lengths)
+
         def attend(q, k, v):
-            parts = zip(*(one.split(lengths) for one in (q, k, v)), strict=True)
-            each = [functional.scaled_dot_product_attention(*map(heads, part), is_causal=True) for part in parts]
-            return torch.cat([one.transpose(-2, -3).flatten(-2) for one in each])
+            every, mixed = torch.cat((q, k, v), -1), []
+            for group in groups:
+                parts = every.index_select(0, group.flatten()).unflatten(0, group.shape).chunk(3, -1)
+                out = functional.scaled_dot_product_attention(*map(heads, parts), is_causal=True)
+                mixed.append(out.transpose(-2, -3).flatten(-2).flatten(0, 1))
+            return torch.cat(mixed).index_select(0, places)
 
         return self.head(self.states(tokens, attend))
 
@@ -105,7 +146,8 @@ def loss_of(model, batch):
     tokens, shape = batch
     output = model(tokens, shape)
     if isinstance(shape, list):
-        return functional.cross_entropy(output[:-1], tokens[1:])
+        ends = torch.tensor(shape).cumsum(0) - 1  # whose next token is another sequence's
+        return functional.cross_entropy(output, tokens.roll(-1).index_fill(0, ends, -100))
     return functional.cross_entropy(output, tokens[:, 0] % 8)
 
 
@@ -146,13 +188,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch", type=int, default=64, help="of all workers together")
     parser.add_argument("--collate", choices=("packed", "padded"), default="packed")
+    parser.add_argument("--text", choices=("speeches", "lognormal"), default="speeches")
+    parser.add_argument("--data", type=pathlib.Path, default=ROOT / "data" / "shakespeare")
     parser.add_argument("--turns", type=int, default=3, help="of each, after the first, which does not count")
     parser.add_argument("--steps", type=int, default=10, help="of a turn")
     parser.add_argument("--first-steps", type=int, default=20, help="of the turn that does not count")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    dataset = Sequences(options.batch * 50)
+    dataset = Sequences(speeches(options.data) if options.text == "speeches" else made_up(options.batch * 50))
     kind = {"dataset": dataset, "batch": options.batch, "collate": options.collate}
     job = isochron.Job(global_batch=options.batch)  # makes the group that the launcher says
     loops = {
@@ -178,7 +222,7 @@ def main():
         told = f"{rate:7.1f} samples/s, {rate * tokens:8.0f} tokens/s, {statistics.median(over):.2f} x by count"
         print(f"{name:>20}: {told}")
     if options.json:
-        options.json.write_text(json.dumps({"collate": options.collate, "results": results}) + "\n")
+        options.json.write_text(json.dumps({**vars(options), "json": None, "data": None, "results": results}) + "\n")
 
 
 if __name__ == "__main__":

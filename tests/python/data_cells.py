@@ -72,6 +72,11 @@ def stream_processes(run):
     plain(run, dataset=PointStream(SIZE + 7), loader={"num_workers": 2})
 
 
+@cell("torch", "data", "lengths")
+def dealt_by_cost(run):
+    plain(run, dataset=Points(SIZE + 7), loader={"lengths": lambda index: 1 + index % 7, "num_workers": 1})
+
+
 @cell("torch", "stream", "accumulate")
 def stream_accumulated(run):
     accumulated(run, PointStream(SIZE + 7))

@@ -14,7 +14,10 @@ QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "
          "enable_model_summary": False, "use_distributed_sampler": False}  # fmt: skip
 
 
-def lightning_run(run, module, dataset=None, batch=BATCH, log=None, **options):
+LENGTHS = {"lengths": lambda index: 1 + index % 7}  # as if samples were sequences
+
+
+def lightning_run(run, module, dataset=None, batch=BATCH, log=None, loader=None, **options):
     import lightning
 
     from isochron.torch.lightning import IsochronCallback
@@ -25,7 +28,7 @@ def lightning_run(run, module, dataset=None, batch=BATCH, log=None, **options):
             max_epochs=options.pop("max_epochs", 1), devices=max(job.size, 1),
             strategy="ddp" if job.size > 1 else "auto", callbacks=[IsochronCallback(job)], **QUIET, **options,
         )  # fmt: skip
-        trainer.fit(module, job.loader(Points() if dataset is None else dataset))
+        trainer.fit(module, job.loader(Points() if dataset is None else dataset, **(loader or {})))
     run.modules.append(module.net)
     return trainer
 
@@ -58,6 +61,11 @@ def lightning_module(run, step=None, optimizers=1, manual=False):
 @cell("lightning", "one backward", "automatic")
 def lightning_plain(run):
     lightning_run(run, lightning_module(run))
+
+
+@cell("lightning", "one backward", "lengths")
+def lightning_by_cost(run):
+    lightning_run(run, lightning_module(run), loader=LENGTHS)
 
 
 @cell("lightning", "accumulate", "accumulate_grad_batches")
@@ -112,7 +120,7 @@ def lightning_gan(run):
     run.modules.append(module.other)
 
 
-def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, checkpoint=False):
+def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, checkpoint=False, loader=None):
     from accelerate import Accelerator
 
     job = run.job(global_batch=batch)
@@ -121,7 +129,7 @@ def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, ch
     model = run.model()
     model, optimizer = accelerator.prepare(model, sgd(model))
     job.prepare(model)
-    for number, x, y in job.loader(Points()):
+    for number, x, y in job.loader(Points(), **(loader or {})):
         run.compute(number)
         with accelerator.accumulate(model):
             accelerator.backward(error(model, x, y) * job.weight)
@@ -141,6 +149,11 @@ def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, ch
 @cell("accelerate", "one backward", "job.weight")
 def accelerate_plain(run):
     accelerate_run(run)
+
+
+@cell("accelerate", "one backward", "lengths")
+def accelerate_by_cost(run):
+    accelerate_run(run, loader=LENGTHS)
 
 
 @cell("accelerate", "two losses", "job.weight")
@@ -224,7 +237,8 @@ def trainer_stopped(run):
 
 @cell("transformers", "one backward", "group_by_length")
 def trainer_grouped(run):
-    trainer_run(run, train_sampling_strategy="group_by_length")
+    job = trainer_run(run, train_sampling_strategy="group_by_length")
+    assert job._replica.by_cost  # in place of the Trainer's sampler
 
 
 @cell("transformers", "one backward", "evaluation in between")

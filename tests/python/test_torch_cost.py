@@ -22,6 +22,13 @@ def test_dealt_by_cost_equals_single_process(pair, kind):
     assert sum(first) > 1.2 * sum(second)  # and the faster worker has more
 
 
+@pytest.mark.parametrize("by", ["loader", "weight"])
+def test_a_loader_that_counts_lengths_needs_no_more_words(pair, by):
+    for result in pair.run(CASES + "cost_parity", kind="lstm", steps=50, by=by):
+        assert result["went"] > 1e6 * EXACT
+        assert result["far"] < EXACT
+
+
 def test_without_weighting_it_does_not(pair):
     assert pair.run(CASES + "cost_parity", kind="encoder", steps=50, weighting="mean")[0]["far"] > 1e4 * EXACT
 
@@ -99,7 +106,7 @@ def test_bad_lengths_and_costs_are_refused(alone):
     assert "the length of sample 2 is nan" in words["not finite"]
     assert "input_ids, length" in words["column"]
     assert "a dataset without columns" in words["no columns"]
-    assert "cost is 'quadratic'; permitted: linear, attention" in words["cost"]
+    assert "cost is 'quadratic'; permitted: linear, attention, attention:width=WIDTH" in words["cost"]
     assert "attention:width=WIDTH" in words["width"]
     assert "without lengths=" in words["cost alone"]
     assert "work of sample 0" in words["negative"]
@@ -107,6 +114,8 @@ def test_bad_lengths_and_costs_are_refused(alone):
     assert "collate is 'stacked'; permitted: padded, packed" in words["collate"]
     assert "sampler" in words["sampler"]
     assert "stream" in words["stream"]
+    assert "count is 'tokens'; permitted: None" in words["count"]
+    assert "count is 'lengths' without lengths=" in words["count alone"]
     assert "a second dataset" in words["second"]
 
 

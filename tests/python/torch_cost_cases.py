@@ -117,21 +117,25 @@ def new(kind):
     return KINDS[kind][0]().double()
 
 
-def cost_parity(kind, steps=50, batch=24, weighting="exact"):
+def cost_parity(kind, steps=50, batch=24, weighting="exact", by="backward"):
     """How far training dealt by cost ends from one process, how far that went, and how uneven the shares were."""
     data, collate = Speeches(), KINDS[kind][1]
     job = isochron.Job(global_batch=batch, weighting=weighting)
     model = new(kind)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     model, optimizer = job.prepare(model, optimizer)
-    loader = job.loader(data, lengths=data.lengths, collate=KINDS[kind][2], collate_fn=collate)
     count = None if kind == "encoder" else "lengths"
+    told = {} if by == "backward" else {"count": count}
+    loader = job.loader(data, lengths=data.lengths, collate=KINDS[kind][2], collate_fn=collate, **told)
     shares = []
     while len(shares) < steps:
         for entry in loader:
             shares.append(len(entry[0]))
             time.sleep(1e-4 * float(entry[3].sum() if kind != "gpt" else len(entry[1])) * (1 + 3 * job.rank))
-            job.backward(loss_of(kind, model, entry), count=count)
+            if by == "weight":
+                (loss_of(kind, model, entry) * job.weight).backward()
+            else:
+                job.backward(loss_of(kind, model, entry), count=count if by == "backward" else None)
             optimizer.step()
             optimizer.zero_grad()
             if len(shares) == steps:
@@ -253,6 +257,63 @@ class Table(Dataset):
         return {"input_ids": list(range(lengths[key])), "length": lengths[key]}
 
 
+class Tokenizer:
+    """As much of one as DataCollatorWithPadding asks for."""
+
+    padding_side, deprecation_warnings = "right", {}
+
+    def pad(self, features, padding=True, max_length=None, pad_to_multiple_of=None, return_tensors=None):
+        longest = max(len(one["input_ids"]) for one in features)
+        filled = {name: torch.tensor([one[name] for one in features]) for name in ("number", "length")}
+        for name in ("input_ids", "attention_mask"):
+            rows = [one[name] + [0] * (longest - len(one[name])) for one in features]
+            filled[name] = torch.tensor(rows)
+        return filled
+
+
+def cost_hugging_face():
+    """A dataset of theirs under DataCollatorWithPadding, dealt by each of two columns and by count."""
+    from datasets import Dataset as Columns
+    from transformers import DataCollatorWithPadding
+
+    data = Speeches(120)
+    columns = Columns.from_dict({
+        "number": list(range(120)), "length": data.lengths, "input_ids": [one[:-1].tolist() for one in data.tokens],
+        "attention_mask": [[1] * length for length in data.lengths],
+    })  # fmt: skip
+    results = {}
+    for lengths in ("length", "input_ids", None):
+        job = isochron.Job(global_batch=24)
+        model = new("encoder")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = job.prepare(model, optimizer)
+        seen, wasted = [], 0
+        for batch in job.loader(columns, lengths=lengths, collate_fn=DataCollatorWithPadding(Tokenizer())):
+            counts = batch["attention_mask"].bool()
+            time.sleep(2e-5 * counts.numel() * (1 + 2 * job.rank))
+            if not job._share.stand_in:
+                seen += batch["number"].tolist()
+                wasted += counts.numel() - int(counts.sum())
+            job.backward(functional.cross_entropy(model(batch["input_ids"], counts), batch["number"] % 3))
+            optimizer.step()
+            optimizer.zero_grad()
+        job.finish_step()
+        mine = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+        job.close()
+        alone = new("encoder")
+        optimizer = torch.optim.SGD(alone.parameters(), lr=0.1)
+        sampler = Sampler(120, 24)
+        for _ in range(5):
+            numbers = sampler.samples(sampler.position, sampler.position + 24)
+            optimizer.zero_grad()
+            loss_of("encoder", alone, padded([data[number] for number in numbers])).backward()
+            optimizer.step()
+            sampler.advance()
+        theirs = torch.cat([parameter.detach().flatten() for parameter in alone.parameters()])
+        results[lengths or "by count"] = {"seen": seen, "wasted": wasted, "far": (mine - theirs).abs().max().item()}
+    return results
+
+
 class Endless(IterableDataset):
     def __iter__(self):
         return iter(range(10))
@@ -283,6 +344,8 @@ def cost_refused():
         "collate": refusal(lengths=data.lengths, collate="stacked"),
         "sampler": refusal(lengths=data.lengths, sampler=range(6)),
         "stream": refusal(Endless(), lengths=[1] * 10),
+        "count": refusal(lengths=data.lengths, count="tokens"),
+        "count alone": refusal(count="lengths"),
     }
     job.loader(data, lengths=data.lengths, collate_fn=padded)
     words["second"] = refusal(Speeches(8), lengths=Speeches(8).lengths, name="other")

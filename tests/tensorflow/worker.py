@@ -5,6 +5,7 @@ import traceback
 
 import fitting
 import launching
+import lengths
 import out_of_step
 import parity
 import pipelines
@@ -12,7 +13,7 @@ import running
 import starting
 
 CASES = {**parity.CASES, **running.CASES, **starting.CASES, **out_of_step.CASES, **fitting.CASES, **launching.CASES,
-         **pipelines.CASES}  # fmt: skip
+         **pipelines.CASES, **lengths.CASES}  # fmt: skip
 
 
 def cpu_seconds():

@@ -3,80 +3,86 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 namespace isochron {
 namespace {
 
-constexpr double kReadingRetention = 0.99;   // of old readings, at every new one
-constexpr double kLeastReadingNoise = 1e-6;  // variance of a relative error
-constexpr double kFirstReadingNoise = 1e-2;  // the same while there are hardly more readings than unknowns
-constexpr double kFewReadings = 6.0;
+constexpr double kReadingRetention = 0.99;  // of old readings, at every new one
+// The variance of a relative error, before the readings say it, and the number of readings that this counts for.
+constexpr double kFirstVariance = 1e-2;
+constexpr double kFirstReadings = 6.0;
+constexpr double kLeastVariance = 1e-6;
+constexpr double kMostRatio = 8.0;
+constexpr double kLeastRatio = 1.0 / 64.0;  // of those that are tried, besides 0
+constexpr int kNarrowings = 24;
 
-using Vector = std::array<double, 3>;
-using Matrix = std::array<Vector, 3>;
-
-/// The unknowns of `used`, by Cholesky's decomposition; the others are 0. None if the readings do not tell them apart.
-struct Solution {
-  Vector values{};
-  double inverse_bb = 0.0;  // of the matrix, at per_sample
+/// A worker whose readings are far from any line, such as one whose speed has changed, says little.
+struct Heard {
+  const CostParts* parts;
+  double noise;  // the variance of its relative errors
 };
 
-std::optional<Solution> solve(const Matrix& matrix, const Vector& target, const std::array<bool, 3>& used) {
-  Matrix lower{};
-  for (std::size_t i = 0; i < 3; ++i) {
-    for (std::size_t j = 0; j <= i; ++j) {
-      double sum = used[i] && used[j] ? matrix[i][j] : (i == j ? 1.0 : 0.0);
-      for (std::size_t m = 0; m < j; ++m) {
-        sum -= lower[i][m] * lower[j][m];
-      }
-      if (i == j) {
-        if (!(sum > 1e-12 * (used[i] ? matrix[i][i] : 1.0))) {
-          return std::nullopt;
-        }
-        lower[i][i] = std::sqrt(sum);
-      } else {
-        lower[i][j] = sum / lower[j][j];
-      }
-    }
-  }
-  const auto back = [&](Vector right) {
-    for (std::size_t i = 0; i < 3; ++i) {
-      for (std::size_t m = 0; m < i; ++m) {
-        right[i] -= lower[i][m] * right[m];
-      }
-      right[i] /= lower[i][i];
-    }
-    for (std::size_t i = 3; i-- > 0;) {
-      for (std::size_t m = i + 1; m < 3; ++m) {
-        right[i] -= lower[m][i] * right[m];
-      }
-      right[i] /= lower[i][i];
-    }
-    return right;
-  };
-  Solution solution{.values = back({used[0] ? target[0] : 0.0, used[1] ? target[1] : 0.0, target[2]})};
-  solution.inverse_bb = back({0.0, 1.0, 0.0})[1];
-  return solution;
-}
-
-/// Squares of the errors, up to what all solutions share.
-double squares(const Matrix& matrix, const Vector& target, const Vector& values) {
-  double sum = 0.0;
-  for (std::size_t i = 0; i < 3; ++i) {
-    sum -= 2.0 * values[i] * target[i];
-    for (std::size_t j = 0; j < 3; ++j) {
-      sum += values[i] * matrix[i][j] * values[j];
-    }
+/// What is to be as small as possible.
+double squares_of(std::span<const Heard> workers, double ratio) {
+  double sum = ratio * ratio;  // before any reading, a sample by itself may cost as much as its mean work
+  for (const Heard& one : workers) {
+    sum += one.parts->fit(ratio, one.noise).squares / one.noise;
   }
   return sum;
+}
+
+/// As small as any ratio makes the squares.
+double noise_of(const CostParts& parts) {
+  double least = parts.fit(0.0, kFirstVariance).squares;
+  for (double ratio = kLeastRatio; ratio <= kMostRatio; ratio *= 2.0) {
+    least = std::min(least, parts.fit(ratio, kFirstVariance).squares);
+  }
+  const double known = std::max(parts.readings() - 3.0, 0.0);
+  return std::max((std::max(least, 0.0) + kFirstReadings * kFirstVariance) / (known + kFirstReadings), kLeastVariance);
+}
+
+/// By golden section, around the best of a few.
+double best_ratio(std::span<const Heard> workers) {
+  const auto squares = [&](double ratio) { return squares_of(workers, ratio); };
+  double best = 0.0;
+  double least = squares(0.0);
+  for (double ratio = kLeastRatio; ratio <= kMostRatio; ratio *= 2.0) {
+    if (const double left = squares(ratio); left < least) {
+      best = ratio;
+      least = left;
+    }
+  }
+  double low = best > kLeastRatio ? 0.5 * best : 0.0;
+  double high = std::clamp(2.0 * best, kLeastRatio, kMostRatio);
+  constexpr double kGolden = 0.6180339887498949;
+  double left = high - kGolden * (high - low);
+  double right = low + kGolden * (high - low);
+  double at_left = squares(left);
+  double at_right = squares(right);
+  for (int i = 0; i < kNarrowings; ++i) {
+    if (at_left <= at_right) {
+      high = right;
+      right = left;
+      at_right = at_left;
+      left = high - kGolden * (high - low);
+      at_left = squares(left);
+    } else {
+      low = left;
+      left = right;
+      at_left = at_right;
+      right = low + kGolden * (high - low);
+      at_right = squares(right);
+    }
+  }
+  const double found = 0.5 * (low + high);
+  return squares(found) < least ? found : best;
 }
 
 }  // namespace
 
 void CostParts::add(double samples, double work, double seconds) {
-  const Vector row{1.0 / seconds, samples / seconds, work / seconds};
+  const std::array row{1.0 / seconds, samples / seconds, work / seconds};
   std::size_t next = 0;
   for (std::size_t i = 0; i < 3; ++i) {
     for (std::size_t j = 0; j <= i; ++j, ++next) {
@@ -87,48 +93,25 @@ void CostParts::add(double samples, double work, double seconds) {
   readings_ = kReadingRetention * readings_ + 1.0;
 }
 
-CostParts::Estimate CostParts::estimate() const {
-  if (readings_ == 0.0) {
-    return {};
+CostParts::Fit CostParts::fit(double ratio, double noise) const {
+  const auto& [p11, p1b, pbb, p1w, pbw, pww] = products_;
+  const double p1x = p1w + ratio * p1b;
+  const double pxx = pww + ratio * (2.0 * pbw + ratio * pbb);
+  const double tx = targets_[2] + ratio * targets_[1];
+  // Before any reading, a step by itself may cost as much as the mean work of a step.
+  const double slope = targets_[2] / pww;
+  const double ridge = noise * p11 / (slope * slope * pww);
+  const double determinant = (p11 + ridge) * pxx - p1x * p1x;
+  Fit alone{.per_work = tx / pxx};
+  alone.squares = readings_ - alone.per_work * tx;
+  if (!(determinant > 1e-12 * p11 * pxx)) {
+    return alone;
   }
-  const auto& p = products_;
-  Matrix matrix{{{p[0], p[1], p[3]}, {p[1], p[2], p[4]}, {p[3], p[4], p[5]}}};
-  // What time alone would be per unit of work, and how noisy readings are.
-  const double slope = targets_[2] / p[5];
-  double noise = kFirstReadingNoise;
-  if (const auto free = solve(matrix, targets_, {true, true, true}); free && readings_ > kFewReadings) {
-    const double left = readings_ + squares(matrix, targets_, free->values);
-    noise = std::max(left / (readings_ - 3.0), kLeastReadingNoise);
-  }
-  // Before any reading, a step and a sample by themselves may cost as much as the work of a step and of a sample.
-  const double mean_work = std::sqrt(p[5] / p[0]);
-  matrix[0][0] += noise / (slope * slope * mean_work * mean_work);
-  matrix[1][1] += noise / (slope * slope);
-  std::optional<Solution> best;
-  double least = 0.0;
-  for (const auto& used :
-       {std::array{true, true, true}, {false, true, true}, {true, false, true}, {false, false, true}}) {
-    const auto found = solve(matrix, targets_, used);
-    if (!found || std::ranges::any_of(found->values, [](double part) { return part < 0.0; })) {
-      continue;
-    }
-    const double left = squares(matrix, targets_, found->values);
-    if (!best || left < least) {
-      best = found;
-      least = left;
-    }
-  }
-  const auto whole = solve(matrix, targets_, {true, true, true});
-  if (!best || !whole || best->values[2] <= 0.0) {
-    return {.per_work = slope};
-  }
-  const Vector& parts = best->values;
-  const double variance = noise * whole->inverse_bb / (parts[2] * parts[2]);
-  return {
-      .per_step = parts[0],
-      .per_sample = parts[1],
-      .per_work = parts[2],
-      .ratio_variance = std::clamp(variance, 1e-9, 1.0)};
+  Fit both{
+      .per_step = (targets_[0] * pxx - p1x * tx) / determinant,
+      .per_work = ((p11 + ridge) * tx - p1x * targets_[0]) / determinant};
+  both.squares = readings_ - both.per_step * targets_[0] - both.per_work * tx;
+  return both.per_step > 0.0 && both.per_work > 0.0 ? both : alone;
 }
 
 void CostParts::exchange(StateExchange& state) {
@@ -141,17 +124,14 @@ void CostParts::exchange(StateExchange& state) {
   std::ranges::copy(targets, targets_.begin());
 }
 
-double pooled_ratio(std::span<const CostParts::Estimate> estimates) {
-  double weights = 1.0;  // of the guess that there is no cost per sample
-  double sum = 0.0;
-  for (const CostParts::Estimate& estimate : estimates) {
-    const double weight = 1.0 / estimate.ratio_variance - 1.0;
-    if (weight > 0.0 && estimate.per_work > 0.0) {
-      weights += weight;
-      sum += weight * estimate.per_sample / estimate.per_work;
+double pooled_ratio(std::span<const CostParts* const> workers) {
+  std::vector<Heard> heard;
+  for (const CostParts* const parts : workers) {
+    if (parts->readings() > 0.0) {
+      heard.push_back({.parts = parts, .noise = noise_of(*parts)});
     }
   }
-  return sum / weights;
+  return heard.empty() ? 0.0 : best_ratio(heard);
 }
 
 }  // namespace isochron

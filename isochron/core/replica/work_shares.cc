@@ -127,13 +127,13 @@ void WorkShares::learn(std::span<const Worker> workers, std::span<const Share> s
 }
 
 void WorkShares::pool() {
-  std::map<std::string, std::vector<CostParts::Estimate>, std::less<>> kinds;
+  std::map<std::string, std::vector<const CostParts*>, std::less<>> kinds;
   for (const Learned& one : learned_) {
-    kinds[one.kind].push_back(one.parts.estimate());
+    kinds[one.kind].push_back(&one.parts);
   }
   ratios_.clear();
-  for (const auto& [kind, estimates] : kinds) {
-    ratios_[kind] = pooled_ratio(estimates);
+  for (const auto& [kind, workers] : kinds) {
+    ratios_[kind] = pooled_ratio(workers);
   }
 }
 

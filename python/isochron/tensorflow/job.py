@@ -22,6 +22,7 @@ from isochron.tensorflow.deferral import DeferredApply
 from isochron.tensorflow.options import JobOptions
 from isochron.tensorflow.peers import Peers
 from isochron.tensorflow.progress import Progress
+from isochron.tensorflow.sequences import HandsOut
 from isochron.tensorflow.step import Computed, Exchanged, Step, all_finite
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ LossOf = Callable[[Any, list[tf.Tensor]], float | None]
 OUT_OF_MEMORY = (tf.errors.ResourceExhaustedError, MemoryError)
 
 
-class Job:
+class Job(HandsOut):
     """`Job(global_batch=256)` under TF_CONFIG, torchrun, Slurm, Open MPI, or alone. The further options are those of
     JobOptions. It must be made before anything else of TensorFlow's is used. With sync="asp" or "ssp" it is an AsyncJob
     (async_job.py)."""
@@ -109,7 +110,8 @@ class Job:
     @property
     def batch_sizes(self) -> list[int]:
         """Those of the step under way, or of the coming one between two steps."""
-        return self.decision.batch_sizes
+        per_sample = self._replica.units_per_sample
+        return [round(size / per_sample) for size in self.decision.batch_sizes]
 
     @property
     def decision(self) -> _core.Decision:
@@ -214,16 +216,6 @@ class Job:
         """For model.fit(): keeps the run log's evaluations, and checkpoints if told a path; see fit.JobCallback."""
         return fit.JobCallback(self, **options)
 
-    def dataset(self, samples: Any) -> tf.data.Dataset:
-        """This worker's share of every global batch of `samples`; one pass over it is what is left of the epoch.
-        `samples` are arrays, a tf.data.Dataset of single samples, or anything with len() and [number]."""
-        if samples is not self._samples:
-            self._source, self._samples = data.make_source(samples, self.options.global_batch), samples
-        assert self._source is not None
-        self._replica.open(self._source.size())
-        self._dataset_name = type(samples).__name__
-        return data.batches(self._source.signature, self._hand_out, direct=True)
-
     def epochs(self, count: int) -> Iterator[int]:
         """Epoch numbers from the present one to count - 1, again one that was not trained to its end; ends early when
         the job stops."""
@@ -264,7 +256,7 @@ class Job:
         self._abandon()
         self._begin_step()
         sampler, (first, last) = self._replica.sampler, self._plan.mine
-        return self._source.take(sampler.epoch, (first, last), lambda: sampler.samples(first, last))
+        return self._source.take(sampler.epoch, (first, last), lambda: self._numbers_of(self.rank))
 
     def _begin_step(self) -> None:
         self._started, self._cpu_started = time.perf_counter(), _core.process_usage().cpu_seconds
@@ -315,12 +307,12 @@ class Job:
         self._compare_sequences()
         self._start_log()
         self._peers.note(self.step_number)
-        if self._weighed != (weight := self._plan.loss_weight / self.size):  # gradients are added up
+        if self._weighed != (weight := self._share_of_step()):  # gradients are added up
             self._weight.assign(weight)
             self._weighed = weight
         fresh = step.is_new(batch)
         with self._peers.watched(f"step {self.step_number}"):
-            step.trace(batch)
+            fresh = step.trace(batch) or fresh
             self._agree_on_variables(step.variables)
         undo = self._snapshot()
         try:
@@ -453,7 +445,7 @@ class Job:
             start=self._started - self._began, seconds=seconds, waited=waited, sync_points=exchanges + 1, warm=warm,
             cpu=min((usage.cpu_seconds - self._cpu_started) / max(seconds, 1e-9), 1.0), memory=usage.memory,
             peak_memory=usage.peak_memory,
-            loss=0.0 if loss is None else loss, items=0.0 if loss is None else None,
+            loss=0.0 if loss is None else loss, items=0.0 if loss is None else self._items,
             finite=not self._plan.diagnose or bool(all_finite(computed.gradients)),
             out_of_memory=computed.out_of_memory, stop=self._stop_wanted)  # fmt: skip
 

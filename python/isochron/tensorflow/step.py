@@ -71,7 +71,8 @@ class Step:
         self._jit_compile = jit_compile
         self._autograph = autograph
         self._flat = flat
-        self._computes: dict[Any, Any] = {}  # by the structure of the arguments
+        self._computes: dict[Any, Any] = {}  # graphs, by the kinds of the arguments
+        self._latest: dict[Any, tuple[Any, Any]] = {}  # signature and graph, by their structure
         self._shapes: set[Any] = set()
         self.variables: list[Any] = []  # that get gradients; known after the first trace
         self._exchange = tf.function(self._exchange_all, autograph=False)
@@ -80,7 +81,7 @@ class Step:
     @property
     def traces(self) -> int:
         """Graphs that were made: one serves all batch sizes."""
-        return len(self._computes)
+        return len({id(graph) for graph in self._computes.values()})
 
     @property
     def compilations(self) -> int:
@@ -96,19 +97,27 @@ class Step:
         self._shapes.add(key)
         return not known
 
-    def trace(self, arguments: Sequence[Any]) -> None:
-        """Once for all batch sizes; creates the variables that were not there before."""
+    def trace(self, arguments: Sequence[Any]) -> bool:
+        """Once for all batch sizes, and once more when other dimensions turn out to change, as those of padded batches
+        do; creates the variables that were not there before. Whether there was something to trace."""
         key = _kinds(arguments)
         if key in self._computes:
-            return
-        signature = tf.nest.map_structure(_any_batch, list(arguments))
+            return False
+        signature, structure = tf.nest.map_structure(_any_batch, list(arguments)), _structure(arguments)
+        if structure in self._latest:
+            known, graph = self._latest[structure]
+            signature = tf.nest.map_structure(_both, known, signature)
+            if tf.nest.flatten(signature) == tf.nest.flatten(known):
+                self._computes[key] = graph
+                return False
         self._prepare()
         while True:
             compute = tf.function(self._compute, autograph=self._autograph, jit_compile=self._jit_compile or None)
             concrete = compute.get_concrete_function(*signature)
             if not self._prepare():  # layers that were made while the model was built
                 break
-        self._computes[key] = concrete
+        self._computes[key], self._latest[structure] = concrete, (signature, concrete)
+        return True
 
     def compute(self, arguments: Sequence[Any]) -> Computed:
         return Computed(*self._computes[_kinds(arguments)](*arguments))
@@ -191,11 +200,32 @@ def _any_batch(value: Any) -> Any:
     """What a function is traced for: tensors of any number of samples."""
     if not tf.is_tensor(value):
         return value
+    if isinstance(value, tf.RaggedTensor):
+        return tf.RaggedTensorSpec([None, *value.shape[1:]], value.dtype, value.ragged_rank, value.row_splits.dtype)
     shape = value.shape if value.shape.rank == 0 else [None, *value.shape[1:]]
     return tf.TensorSpec(shape, value.dtype)
 
 
+def _structure(arguments: Sequence[Any]) -> tuple[str, ...]:
+    """Everything but the sizes of tensors."""
+    return tuple(
+        f"{type(value).__name__} {value.shape.rank} {value.dtype}" if tf.is_tensor(value) else str(value)
+        for value in tf.nest.flatten(list(arguments))
+    )
+
+
+def _both(known: Any, other: Any) -> Any:
+    """What is traced for either."""
+    if not isinstance(known, tf.TensorSpec) or known.shape == other.shape:
+        return known
+    sizes = [one if one == two else None for one, two in zip(known.shape, other.shape, strict=True)]
+    return tf.TensorSpec(sizes, known.dtype)
+
+
 def _one_sample(value: Any) -> Any:
+    if isinstance(value, tf.RaggedTensor):
+        one = tf.zeros([1, *value.values.shape[1:]], value.dtype)
+        return value if value.nrows() > 0 else tf.RaggedTensor.from_row_lengths(one, [1])
     if not tf.is_tensor(value) or value.shape.rank == 0 or value.shape[0] != 0:
         return value
     return tf.zeros([1, *value.shape[1:]], value.dtype)

@@ -45,10 +45,13 @@ class DealtSource(MapSource):
         mine = list(range(*self._some())) if stand_in else shares[rank]
         batch = self._gather(plan.epoch, mine)
         items = 0.0 if stand_in else self._items_of(plan.epoch, mine)
+        means_over_lengths = self._options.count is not None
+        everybody = [position for share in shares for position in share] if means_over_lengths else []
+        all_items = self._items_of(plan.epoch, everybody) if means_over_lengths else None
         self._drop_before(plan.epoch, plan.position + plan.step_size)
         if self._options.num_workers > 0:
             self._prepare_ahead(plan)
-        return Share(plan, counts, batch, stand_in, items, self._skipped.get(plan.epoch, ()))
+        return Share(plan, counts, batch, stand_in, items, self._skipped.get(plan.epoch, ()), all_items)
 
     def skip(self, epoch: int, position: int) -> None:
         super().skip(epoch, position)

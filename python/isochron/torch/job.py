@@ -202,9 +202,9 @@ class Job(Steps):
         dataset, collate_fn, processes, pinning and sampler are taken over. Options: num_workers, collate_fn,
         pin_memory, to_device, sampler, max_steps, prefetch_steps (2), worker_init_fn, multiprocessing_context. With
         `lengths` of the samples every step is dealt by `cost`, for a `collate_fn` whose batches are "padded" or
-        "packed" (`collate`): see lengths.py. Called again with the same data it is the same loader, with the new
-        options if there are any. Other data has an epoch, a ledger and a log of its own; so has the same data under
-        another `name`.
+        "packed" (`collate`), and with `count="lengths"` losses are means over tokens: see isochron/lengths.py. Called
+        again with the same data it is the same loader, with the new options if there are any. Other data has an epoch,
+        a ledger and a log of its own; so has the same data under another `name`.
         """
         if isinstance(dataset, DataLoader):
             dataset, taken_over = take_over(dataset)
@@ -258,6 +258,8 @@ class Job(Steps):
             raise Error("backward() without a batch of the loader")
         if reduction not in ("mean", "sum"):
             raise ValueError(f"reduction is {reduction!r}; permitted: mean, sum")
+        if count is None and not batch and self._share is not None and self._share.all_items is not None:
+            count = "lengths"
         if isinstance(count, str):
             count = self._count_named(count, bool(batch))
         try:
@@ -391,15 +393,21 @@ class Job(Steps):
             raise Error("weight without a batch of the loader")
         self._require_undivided("weight")
         self._scales_itself = True
-        return LossWeight(self._loss_weight(self._my_count, "mean"), self._add_loss)
+        return LossWeight(self.share_weight, self._add_loss)
 
     @property
     def share_weight(self) -> float:
-        """b_k K / B: what a mean over this worker's samples is multiplied with before it is averaged over workers, for
-        metrics. Unlike `weight` it says nothing about how the loop computes its gradients."""
+        """b_k K / B, or by lengths where the loader's count= says so: what a mean over this worker's samples is
+        multiplied with before it is averaged over workers, for metrics. Unlike `weight` it says nothing about how the
+        loop computes its gradients."""
         if self._share is None:
             raise Error("share_weight without a batch of the loader")
-        return self._loss_weight(self._my_count, "mean")
+        items, everybody = self._share.items, self._share.all_items
+        if items is None or everybody is None or self._share.stand_in or self.options.weighting == "mean":
+            return self._loss_weight(self._my_count, "mean")
+        if self._group.steps > 1:
+            raise Error("weight in accumulate() with count='lengths' of the loader; permitted: job.backward(loss)")
+        return items * self._world.size / everybody
 
     def log_loss(self, loss: torch.Tensor | float) -> None:
         """What the log, TensorBoard and last_step say of this step's loss: a mean over this worker's samples, in place

@@ -13,9 +13,9 @@ from typing import Any
 
 from torch.utils.data import DistributedSampler, IterableDataset
 
+from isochron import lengths
 from isochron._core import Replica, StepPlan, mix_key
 from isochron.errors import Error, SampleError
-from isochron.torch import lengths
 from isochron.torch.pool import Fetcher, Generators, SamplePool, seed_everything
 
 Interval = tuple[int, int]
@@ -31,6 +31,7 @@ class Share:
     stand_in: bool  # this worker has no samples; its batch counts for nothing
     items: float | None = None  # the lengths of this worker's samples together, where they are known
     skipped: Collection[int] = ()  # positions that the dataset cannot give
+    all_items: float | None = None  # those of all workers, if losses are means over them
 
 
 # What people are used to say to torch's DataLoader.
@@ -62,6 +63,7 @@ class LoaderOptions:
     lengths: Any = field(default=None, compare=False)  # of the samples: shares are dealt by cost (lengths.py)
     cost: Any = "linear"  # what a sample of a length costs
     collate: str = "padded"  # how the costs of a batch add up: padded to the longest, or packed
+    count: str | None = None  # what losses are means over: "lengths", or None: samples
 
     @staticmethod
     def of(given: dict[str, Any]) -> LoaderOptions:
@@ -76,7 +78,7 @@ class LoaderOptions:
         return options
 
     def validate(self) -> None:
-        lengths.check(self.lengths, self.cost, self.collate, self.sampler)
+        lengths.check(self.lengths, self.cost, self.collate, self.sampler, self.count)
         if self.max_steps is not None and (isinstance(self.max_steps, bool) or not isinstance(self.max_steps, int)
                                            or self.max_steps < 1):  # fmt: skip
             raise ValueError(f"max_steps is {self.max_steps!r}; permitted: a whole number, 1 or more, or None")

@@ -15,6 +15,7 @@ from typing import Any
 
 from torch.utils.data import RandomSampler
 from transformers import Trainer, TrainerCallback
+from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from isochron.torch.job import Job
 from isochron.torch.loader import Loader
@@ -26,23 +27,29 @@ class IsochronTrainer(Trainer):
     """A Trainer whose batches and weights are the job's. Gradient accumulation stays the Trainer's; its checkpoints
     hold the job's place, so that a run that is resumed goes on with the samples that were not used."""
 
-    def __init__(self, *arguments: Any, job: Job, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, job: Job, loader_options: dict[str, Any] | None = None, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         self.job = job
+        self.loader_options = loader_options or {}  # of job.loader(), such as lengths= and cost=
         self.model_accepts_loss_kwargs = False  # losses are means over this worker's samples
         self.args.ignore_data_skip = True  # the job knows which samples are left
         self.add_callback(_Together(self))
 
     def get_train_dataloader(self) -> Loader:  # type: ignore[override]
         sampler: Any = self._get_train_sampler()
-        if hasattr(sampler, "batch_size"):
-            sampler.batch_size = self.job.options.global_batch  # samples of like length, in batches of this size
+        told: dict[str, Any] = {}
+        if isinstance(sampler, LengthGroupedSampler):  # every step is dealt by length instead, in the job's order
+            told = {"lengths": sampler.lengths, "collate": "padded"}
+        elif not isinstance(sampler, RandomSampler):
+            told = {"sampler": sampler}
         return self.job.loader(
             self.train_dataset,
             collate_fn=self.data_collator,
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory,
-            sampler=None if isinstance(sampler, RandomSampler) else sampler,
+            **{**told, **self.loader_options},
         )
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
