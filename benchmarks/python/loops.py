@@ -32,8 +32,8 @@ def stock(job, task, dataset, batch, device="cpu"):
         epoch += 1
 
 
-def ours(task, dataset, batch, policy, device="cpu", numbers="stop"):
-    job = isochron.Job(global_batch=batch, policy=policy, device=device, on_nonfinite=numbers)
+def ours(task, dataset, batch, policy, device="cpu", numbers="stop", **options):
+    job = isochron.Job(global_batch=batch, policy=policy, device=device, on_nonfinite=numbers, **options)
     model = network(task, device)
     model, optimizer = job.prepare(model, task.optimizer(model))
     loader = job.loader(dataset)
@@ -43,7 +43,10 @@ def ours(task, dataset, batch, policy, device="cpu", numbers="stop"):
             job.backward(loss)
             optimizer.step()
             optimizer.zero_grad()
-            yield loss.item()
+            value = loss.item()
+            if job.options.sync == "local":
+                job.finish_step()  # a round ends within its turn
+            yield value
 
 
 def timed(job, steps, count):

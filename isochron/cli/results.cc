@@ -36,7 +36,7 @@ std::vector<std::string> row(const Result& result, Sync sync) {
       fixed(result.share_of_peak, 3),
       (result.time_over_oracle >= 1.0 ? "+" : "") + per_cent(result.time_over_oracle - 1.0),
       std::to_string(result.adjustments)};
-  const std::vector<std::string> more = sync == Sync::kBsp ? bsp_cells(result) : async_cells(result);
+  const std::vector<std::string> more = in_step(sync) ? bsp_cells(result) : async_cells(result);
   cells.insert(cells.end(), more.begin(), more.end());
   return cells;
 }
@@ -51,7 +51,7 @@ std::string distance_to_oracle(const Result& result) {
 std::string results_table(const std::vector<Result>& results, Sync sync) {
   std::vector<std::string> head{
       "policy", "p50 ms", "p99 ms", "samples/s", "balance", "of peak", "over oracle", "adjustments"};
-  if (sync == Sync::kBsp) {
+  if (in_step(sync)) {
     head.emplace_back("steps to balance");
   } else {
     head.insert(head.end(), {"mean staleness", "max"});
@@ -95,7 +95,7 @@ nlohmann::ordered_json to_json(const Result& result, Sync sync) {
       {"speed_changes", result.speed_changes},
       {"recovery_steps", {{"p50", result.recovery_steps_p50}, {"p90", result.recovery_steps_p90}}},
       {"batch_sizes", result.batch_sizes}};
-  if (sync != Sync::kBsp) {
+  if (!in_step(sync)) {
     object["staleness"] = {{"mean", result.mean_staleness}, {"max", result.max_staleness}};
     object["max_lead"] = result.max_lead;
   }

@@ -93,6 +93,10 @@ void add_training_group(CLI::App& command, SimulateRequest& request) {
   add_choice(command, "--sync", request.sync, all_names(kSyncNames), "How workers wait for one another")->group(group);
   add_whole(command, "--staleness", options.staleness, 0, kMostCount, "SSP: steps ahead of the slowest worker")
       ->group(group);
+  add_whole(command, "--round-steps", options.round_steps, 0, kMostCount, "local: steps between exchanges; 0: chosen")
+      ->group(group);
+  add_number(command, "--network-share", options.network_share, "local: of the time, for exchanges, if chosen")
+      ->group(group);
   const auto set_size = [&options](const std::string& text) { options.network.gradient_bytes = io::parse_size(text); };
   add_value(command, "--gradient-bytes", "SIZE", "Exchanged per step, such as 45mbyte; 0: free", set_size)
       ->default_str("0")
@@ -154,6 +158,11 @@ sim::Options SimulateRequest::checked_options() const {
   checked.validate();
   if (options.staleness > 0 && checked.sync != Sync::kSsp) {
     throw std::invalid_argument("--staleness is given with --sync " + sync + "; permitted: with --sync ssp");
+  }
+  if ((options.round_steps > 0 || options.network_share != sim::Options{}.network_share) &&
+      checked.sync != Sync::kLocal) {
+    throw std::invalid_argument(
+        "--round-steps or --network-share is given with --sync " + sync + "; permitted: with --sync local");
   }
   return checked;
 }

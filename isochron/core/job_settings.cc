@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::int64_t kLeastBucket = std::int64_t{1} << 10U;
 constexpr std::int64_t kMostBucket = std::int64_t{1} << 30U;
+constexpr std::int64_t kMostRound = 1'000'000;
+constexpr std::int64_t kMostLocalBatch = std::int64_t{1} << 20U;  // in units it must be a whole number below 2^31
 constexpr double kOpen = std::numeric_limits<double>::infinity();
 
 constexpr unsigned kPython = kTorch | kTensorFlow;
@@ -89,7 +91,8 @@ void add_sync(Table& table, JobSettings& settings) {
   AsyncOptions& async = settings.async;
   table.begin("How workers keep in step");
   table.add(
-      choice_option("sync", settings.sync, kSyncNames, "All together, each on its own, or on its own within a bound"),
+      choice_option(
+          "sync", settings.sync, kSyncNames, "In step, in local rounds, each on its own, on its own within a bound"),
       kShared);
   table.add(
       integer_option("staleness", async.staleness, 0, kMostCount, "ssp: iterations ahead of the slowest at most"),
@@ -112,6 +115,26 @@ void add_sync(Table& table, JobSettings& settings) {
           {"tensorflow", "sockets"},
           "asp, ssp: over TensorFlow's own servers, or over sockets of our own, which are faster"),
       kTensorFlow | kAgreed | kAsyncOnly);
+}
+
+void add_rounds(Table& table, JobSettings& settings) {
+  RoundOptions& rounds = settings.rounds;
+  constexpr unsigned kTraits = kTorch | kAgreed | kLocalOnly;
+  table.add(
+      integer_option("round_steps", rounds.steps, 0, kMostRound, "local: steps between two exchanges; 0: chosen"),
+      kTraits);
+  table.add(
+      number_option(
+          "network_share", rounds.network_share, 0.001, 0.9, "local: of the time, for exchanges, if steps are chosen"),
+      kTraits);
+  table.add(
+      choice_option("outer", rounds.outer, kOuterNames, "local: what takes the averaged change of a round"), kTraits);
+  table.add(
+      number_option(
+          "outer_lr", rounds.rate, 0.0, kOpen, "local: its learning rate; 0: 1 with average, 0.7 with nesterov"),
+      kTraits);
+  table.add(
+      number_option("outer_momentum", rounds.momentum, 0.0, 0.9999, "local: its momentum, with nesterov"), kTraits);
 }
 
 void add_rate(Table& table, JobSettings& settings) {
@@ -172,7 +195,7 @@ void add_exchange(Table& table, JobSettings& settings) {
       kCommandLine | kAgreed);
   table.add(
       choice_option("compression", settings.gradients.compression, kCompressionNames, "What they travel as"),
-      kCommandLine | kAgreed);
+      kCommandLine | kTorch | kAgreed);
 }
 
 void add_failures(Table& table, JobSettings& settings) {
@@ -231,8 +254,11 @@ void validate_rows(const JobSettings& settings) {
     if (option.is(kSspOnly) && settings.sync != Sync::kSsp) {
       refuse_with_sync(option, settings.sync, "with sync 'ssp'");
     }
-    if (option.is(kAsyncOnly) && settings.sync == Sync::kBsp) {
+    if (option.is(kAsyncOnly) && in_step(settings.sync)) {
       refuse_with_sync(option, settings.sync, "with sync 'asp' or 'ssp'");
+    }
+    if (option.is(kLocalOnly) && settings.sync != Sync::kLocal) {
+      refuse_with_sync(option, settings.sync, "with sync 'local'");
     }
   }
 }
@@ -243,6 +269,11 @@ void require_bsp(bool holds, std::string_view name, std::string_view value, Sync
   }
 }
 
+void require_uncompressed(const JobSettings& settings) {
+  const Compression compression = settings.gradients.compression;
+  require_bsp(compression == Compression::kNone, "compression", name_of(kCompressionNames, compression), settings.sync);
+}
+
 // What makes no sense without a global step.
 void validate_async(const JobSettings& settings) {
   const Sync sync = settings.sync;
@@ -250,9 +281,25 @@ void validate_async(const JobSettings& settings) {
     refuse("min_batch", "0 with sync " + in_quotes(to_string(sync)), "1 or more");
   }
   (void)push_factor(settings.async.rate, 1, 1, 1, 0);
-  require_bsp(settings.gradients.compression == Compression::kNone, "compression", "bf16", sync);
+  require_uncompressed(settings);
   require_bsp(settings.rate.rule != RateRule::kAdaScale, "lr_rule", "adascale", sync);
   require_bsp(settings.on_nonfinite != OnNonFinite::kRollBack, "on_nonfinite", "rollback", sync);
+}
+
+// What makes no sense where workers take steps of their own within a round.
+void validate_local(const JobSettings& settings) {
+  const Sync sync = settings.sync;
+  require(
+      settings.global_batch <= kMostLocalBatch,
+      "global_batch",
+      settings.global_batch,
+      "up to " + std::to_string(kMostLocalBatch) + " with sync 'local'");
+  require(settings.granularity == 1, "granularity", settings.granularity, "1 with sync 'local'");
+  require(settings.rate.warmup_steps == 0.0, "warmup_steps", settings.rate.warmup_steps, "0 with sync 'local'");
+  require_uncompressed(settings);
+  require_bsp(settings.rate.rule != RateRule::kAdaScale, "lr_rule", "adascale", sync);
+  require_bsp(settings.on_nonfinite != OnNonFinite::kRollBack, "on_nonfinite", "rollback", sync);
+  require_bsp(settings.on_bad_sample == "stop", "on_bad_sample", "skip", sync);
 }
 
 void validate_python(const JobSettings& settings, Framework framework) {
@@ -260,7 +307,7 @@ void validate_python(const JobSettings& settings, Framework framework) {
       settings.rate.rule != RateRule::kAdaScale, "lr_rule", "'adascale'", "in Python so far: none, linear, sqrt, legw");
   require(
       settings.on_nonfinite != OnNonFinite::kRollBack, "on_nonfinite", "'rollback'", "in Python: stop, skip, ignore");
-  if (settings.sync == Sync::kBsp) {
+  if (in_step(settings.sync)) {
     return;
   }
   require_bsp(settings.weighting == Weighting::kExact, "weighting", "mean", settings.sync);
@@ -278,6 +325,7 @@ std::vector<JobOption> job_options(JobSettings& settings) {
   Table table;
   add_split(table, settings);
   add_sync(table, settings);
+  add_rounds(table, settings);
   add_rate(table, settings);
   add_worker(table, settings);
   add_exchange(table, settings);
@@ -297,10 +345,16 @@ const JobOption* find_option(std::span<const JobOption> options, std::string_vie
 void validate(const JobSettings& settings, Framework framework) {
   validate_rows(settings);
   (void)make_policy(settings.policy);
-  if (settings.sync != Sync::kBsp) {
+  if (settings.sync == Sync::kLocal) {
+    require(framework == Framework::kTorch, "sync", "'local'", "bsp, asp, ssp; rounds are of isochron.torch so far");
+    validate_local(settings);
+  } else if (settings.sync != Sync::kBsp) {
     validate_async(settings);
   }
-  if (framework != Framework::kNative) {
+  if (framework == Framework::kNative) {
+    const bool known = settings.gradients.compression != Compression::kInt8;
+    require(known, "compression", "'int8'", "none, bf16; int8 is of isochron.torch so far");
+  } else {
     validate_python(settings, framework);
   }
 }

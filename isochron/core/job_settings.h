@@ -48,9 +48,11 @@ inline constexpr Names<OnNonFinite, 4> kOnNonFiniteNames{
 enum class Compression : std::uint8_t {
   kNone,
   kBf16,  // half the bytes of float: 8 significant bits per addition, the range of float
+  kInt8,  // a quarter: whole numbers and a scale for every block; what rounding loses is added to the next step's
 };
 
-inline constexpr Names<Compression, 2> kCompressionNames{{{Compression::kNone, "none"}, {Compression::kBf16, "bf16"}}};
+inline constexpr Names<Compression, 3> kCompressionNames{
+    {{Compression::kNone, "none"}, {Compression::kBf16, "bf16"}, {Compression::kInt8, "int8"}}};
 
 struct DataParallelOptions {
   // Gradients are reduced in buckets of up to this size; the first one of a backward pass, which delays the start of
@@ -75,6 +77,25 @@ struct AsyncOptions {
   bool momentum_correction = false;  // SGD's momentum less what asynchrony adds to it
 };
 
+/// What takes the step at the end of a round, along the averaged change of the parameters.
+enum class Outer : std::uint8_t {
+  kAverage,   // the change as it is, times the rate: local SGD
+  kNesterov,  // SGD with Nesterov momentum: DiLoCo
+};
+
+inline constexpr Names<Outer, 2> kOuterNames{{{Outer::kAverage, "average"}, {Outer::kNesterov, "nesterov"}}};
+
+/// For Sync::kLocal (docs/local.md).
+struct RoundOptions {
+  std::int64_t steps = 0;       // H: global batches of a round, and local steps of every worker; 0: chosen
+  double network_share = 0.05;  // of the time, that exchanges may take where H is chosen
+  Outer outer = Outer::kAverage;
+  double rate = 0.0;      // of the outer step; 0: 1 with kAverage, 0.7 with kNesterov
+  double momentum = 0.9;  // of kNesterov
+
+  [[nodiscard]] double outer_rate() const { return rate > 0.0 ? rate : outer == Outer::kAverage ? 1.0 : 0.7; }
+};
+
 struct JobSettings {
   // What the workers share; all must give the same.
   std::int64_t global_batch = 0;    // B, 1 or more
@@ -87,6 +108,7 @@ struct JobSettings {
   DataParallelOptions gradients;  // buckets, compression
   Sync sync = Sync::kBsp;
   AsyncOptions async;
+  RoundOptions rounds;
   OnNonFinite on_nonfinite = OnNonFinite::kStop;
   std::string on_bad_sample = "stop";    // isochron.torch: stop, skip
   std::string transport = "tensorflow";  // isochron.tensorflow: tensorflow, sockets
@@ -113,6 +135,7 @@ enum JobOptionTraits : unsigned {
   kCheckpointed = 16,  // a job that goes on from a checkpoint must give what it holds
   kAsyncOnly = 32,     // with sync asp and ssp only
   kSspOnly = 64,       // with sync ssp only
+  kLocalOnly = 128,    // with sync local only
   kEverywhere = kCommandLine | kTorch | kTensorFlow,
 };
 

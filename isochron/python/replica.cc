@@ -30,22 +30,27 @@ Pair to_pair(const Interval& interval) {
   return {interval.first, interval.last};
 }
 
+std::vector<Pair> to_pairs(const std::vector<Interval>& intervals) {
+  std::vector<Pair> pairs;
+  pairs.reserve(intervals.size());
+  for (const Interval& interval : intervals) {
+    pairs.push_back(to_pair(interval));
+  }
+  return pairs;
+}
+
 void bind_plan(nb::module_& module) {
   nb::class_<StepPlan>(module, "StepPlan", "What all replicas believe of a step, and this worker's part of it.")
       .def_ro("step", &StepPlan::step)
       .def_ro("epoch", &StepPlan::epoch)
       .def_ro("position", &StepPlan::position)
       .def_ro("step_size", &StepPlan::step_size)
+      .def_ro("local_steps", &StepPlan::local_steps)
       .def_prop_ro(
-          "slices",
-          [](const StepPlan& self) {
-            std::vector<Pair> slices;
-            slices.reserve(self.slices.size());
-            for (const Interval& slice : self.slices) {
-              slices.push_back(to_pair(slice));
-            }
-            return slices;
-          })
+          "parts",
+          [](const StepPlan& self) { return to_pairs(self.parts()); },
+          "This worker's positions of each of its local steps.")
+      .def_prop_ro("slices", [](const StepPlan& self) { return to_pairs(self.slices); })
       .def_prop_ro("batches", &StepPlan::batches)
       .def(
           "positions",
@@ -137,7 +142,7 @@ void bind_making(nb::class_<Replica>& replica) {
 }
 
 void bind_steps(nb::class_<Replica>& replica) {
-  replica.def("plan", &Replica::plan, nb::arg("from_stream") = 0, nb::rv_policy::copy);
+  replica.def("plan", &Replica::plan, nb::arg("from_stream") = 0, nb::arg("most") = 0, nb::rv_policy::copy);
   replica.def(
       "plan_parts",
       [](Replica& self, const std::vector<std::int64_t>& samples) { return self.plan_parts(samples); },
@@ -148,6 +153,11 @@ void bind_steps(nb::class_<Replica>& replica) {
       nb::arg("measured"),
       "Keywords are the fields of a StepReport that were measured.");
   replica.def("measure_gradient", &Replica::measure_gradient, nb::arg("local_square"), nb::arg("global_square"));
+  replica.def(
+      "average_weight",
+      [](const Replica& self, const Reports& reports) { return self.average_weight(reports); },
+      nb::arg("reports"),
+      "Of this worker's change of the parameters in a round.");
   replica.def(
       "judge",
       [](const Replica& self, const Reports& reports, bool finite) { return self.judge(reports, finite); },
@@ -232,11 +242,14 @@ void bind_views(nb::class_<Replica>& replica) {
       .def_prop_ro("rank", &Replica::rank)
       .def_prop_ro("joined", &Replica::joined)
       .def_prop_ro(
-          "workers",  // by cost, the replica's have their bounds in units
-          [](const Replica& self) { return self.by_cost() && self.joined() ? self.members() : self.workers(); })
+          "workers",  // the replica's may have their bounds in units
+          [](const Replica& self) {
+            return self.units_per_sample() > 1 && self.joined() ? self.members() : self.workers();
+          })
       .def_prop_ro("members", [](const Replica& self) { return self.members(); })
       .def_prop_ro("decision", &Replica::decision, nb::rv_policy::copy)
       .def_prop_ro("step", &Replica::step)
+      .def_prop_ro("round_steps", &Replica::round_steps)
       .def_prop_ro("epoch", &Replica::epoch)
       .def_prop_ro("position", &Replica::position)
       .def_prop_ro("ledger", &Replica::ledger, nb::rv_policy::copy)

@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "isochron/core/replica/rounds.h"
+#include "isochron/core/sample/sampler.h"
 #include "isochron/sim/exchange.h"
 #include "isochron/sim/run.h"
 
@@ -11,14 +13,18 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Bulk-synchronous parallel: steps one after another, each as long as its slowest worker and the exchange.
+/// Bulk-synchronous parallel: steps one after another, each as long as its slowest worker and the exchange. A round is
+/// such a step of several global batches.
 class Bsp {
  public:
   explicit Bsp(Run& run)
-      : run_(run), samples_known_(run.options.samples() > 0), stopped_(run.cluster.workers.size(), false) {}
+      : run_(run),
+        rounds_(run.options.round_steps, run.options.network_share),
+        samples_known_(run.options.samples() > 0),
+        stopped_(run.cluster.workers.size(), false) {}
 
   void run() {
-    for (step_ = 0; step_ < run_.options.steps; ++step_) {
+    for (step_ = 0; step_ < run_.options.steps; step_ += batches_, ++number_) {
       const double began = now_;
       apply_due_changes();
       while (!attempt()) {
@@ -30,22 +36,30 @@ class Bsp {
  private:
   void apply_due_changes();
   bool attempt();
+  void advance(std::int64_t step);
+  void compute_round();
   void compute();
   void find_end();
+  [[nodiscard]] double exchange_after(const Network& network, double bucket) const;
   bool interrupt(const Occurrence& kill);
   void pause_or_go_on(const Occurrence& change);
   bool kill(const Occurrence& change);
   void finish_step(double seconds);
+  void finish_round();
   void record_step(double seconds) const;
+  [[nodiscard]] bool in_rounds() const { return run_.options.sync == Sync::kLocal; }
 
   Run& run_;
+  Rounds rounds_;
   bool samples_known_;
-  std::int64_t step_ = 0;
+  std::int64_t step_ = 0;    // global batches before it
+  std::int64_t number_ = 0;  // steps or rounds before it
   double now_ = 0.0;
   std::vector<bool> stopped_;          // by the worker's number in the specification
   std::vector<Occurrence> postponed_;  // happened within a step, take effect after it
 
   // The step in progress; lists are in the order of the members.
+  std::int64_t batches_ = 1;  // global batches of it
   double start_ = 0.0;
   double end_ = 0.0;
   const Decision* decision_ = nullptr;
@@ -121,12 +135,32 @@ bool Bsp::attempt() {
   return true;
 }
 
+void Bsp::advance(std::int64_t step) {
+  for (const Member& member : run_.fleet.members()) {
+    run_.fleet.advance(member.index, step);
+  }
+}
+
+/// Local steps one after another, each with its own noise.
+void Bsp::compute_round() {
+  const auto& members = run_.fleet.members();
+  batch_sizes_ = deal(batches_ * run_.options.global_batch, decision_->batch_sizes);
+  std::ranges::fill(left_, 0.0);
+  for (std::int64_t local = 0; local < batches_; ++local) {
+    advance(step_ + local);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const auto parts = Rounds::parts({.first = 0, .last = batch_sizes_[i]}, batches_);
+      const bool takes = local < std::ssize(parts);
+      left_[i] += takes ? run_.fleet.seconds(members[i].index, parts[static_cast<std::size_t>(local)].size()) : 0.0;
+    }
+  }
+}
+
 void Bsp::compute() {
   start_ = now_;
   const auto& members = run_.fleet.members();
-  for (const Member& member : members) {
-    run_.fleet.advance(member.index, step_);
-  }
+  advance(step_);
+  batches_ = in_rounds() ? std::min(rounds_.steps(), run_.options.steps - step_) : 1;
   decision_ = &run_.splitter.decide(run_.fleet);
   batch_sizes_ = decision_->batch_sizes;
   if (run_.lengths) {
@@ -135,10 +169,15 @@ void Bsp::compute() {
   }
   seconds_.resize(members.size());
   left_.resize(members.size());
+  if (in_rounds()) {
+    compute_round();
+  }
   for (std::size_t i = 0; i < members.size(); ++i) {
-    left_[i] = run_.lengths ? run_.fleet.seconds_of_amount(members[i].index, run_.lengths->shares()[i].amount)
-                            : run_.fleet.seconds(members[i].index, batch_sizes_[i]);
-    left_[i] += run_.fleet.cold_seconds(members[i].index, batch_sizes_[i]);
+    if (!in_rounds()) {
+      left_[i] = run_.lengths ? run_.fleet.seconds_of_amount(members[i].index, run_.lengths->shares()[i].amount)
+                              : run_.fleet.seconds(members[i].index, batch_sizes_[i]);
+      left_[i] += run_.fleet.cold_seconds(members[i].index, batch_sizes_[i]);
+    }
     seconds_[i] = stopped_[members[i].index] ? kNever : left_[i];
   }
   find_end();
@@ -148,7 +187,13 @@ void Bsp::find_end() {
   longest_ = *std::ranges::max_element(seconds_);
   const Network& network = run_.options.network;
   const double bucket = bucket_seconds(network, run_.cluster, run_.fleet.members());
-  end_ = longest_ == kNever ? kNever : start_ + longest_ + exposed_seconds(network, bucket, longest_);
+  end_ = longest_ == kNever ? kNever : start_ + longest_ + exchange_after(network, bucket);
+}
+
+/// A round has nothing to overlap with.
+double Bsp::exchange_after(const Network& network, double bucket) const {
+  const auto buckets = static_cast<double>(network.buckets);
+  return in_rounds() ? buckets * bucket : exposed_seconds(network, bucket, longest_);
 }
 
 bool Bsp::interrupt(const Occurrence& change) {
@@ -186,13 +231,13 @@ void Bsp::pause_or_go_on(const Occurrence& change) {
 }
 
 void Bsp::finish_step(double seconds) {
-  run_.meter.add_step(run_.fleet, seconds);
+  run_.meter.add_step(run_.fleet, seconds, batches_);
   run_.meter.add_round(seconds_, batch_sizes_, decision_->changed);
-  run_.meter.follow_balance(step_, run_.fleet, *decision_);
+  run_.meter.follow_balance(number_, run_.fleet, *decision_);
   if (run_.recorder.step) {
     record_step(seconds);
   }
-  telemetry_.step = step_;
+  telemetry_.step = number_;
   telemetry_.workers.clear();
   const auto& members = run_.fleet.members();
   for (std::size_t i = 0; i < members.size(); ++i) {
@@ -202,12 +247,26 @@ void Bsp::finish_step(double seconds) {
   if (run_.lengths) {
     run_.lengths->finish(run_.splitter, telemetry_);
   }
+  if (in_rounds()) {
+    finish_round();
+  }
   run_.splitter.observe(telemetry_);
+}
+
+void Bsp::finish_round() {
+  std::vector<StepReport> reports;
+  for (const double seconds : seconds_) {
+    reports.push_back({.seconds = seconds, .exchange = std::max(0.0, now_ - start_ - longest_)});
+  }
+  rounds_.observe(reports, batches_);
+  if (run_.units_per_sample > 1) {
+    Rounds::bring_to_step(telemetry_, batches_);
+  }
 }
 
 void Bsp::record_step(double seconds) const {
   StepRecord record{
-      .step = step_,
+      .step = number_,
       .epoch = samples_known_ ? 0 : -1,
       .position = samples_known_ ? step_ * run_.options.global_batch : -1,
       .start_seconds = now_ - seconds,

@@ -12,14 +12,15 @@ constexpr double kNotable = 1.2;  // ratio of speeds that counts as a change
 
 }  // namespace
 
-void Meter::add_step(const Fleet& fleet, double seconds) {
+void Meter::add_step(const Fleet& fleet, double seconds, std::int64_t batches) {
   step_seconds_.push_back(seconds);
+  batches_ += batches;
   total_seconds_ += seconds;
   double speed = 0.0;
   for (const Member& member : fleet.members()) {
     speed += fleet.speed(member.index);
   }
-  ideal_seconds_ += static_cast<double>(global_batch_) / speed;
+  ideal_seconds_ += static_cast<double>(batches * global_batch_) / speed;
 }
 
 void Meter::add_round(
@@ -74,11 +75,10 @@ void Meter::add_push(std::int64_t staleness, std::int64_t lead) {
 Result Meter::result() const {
   Result result;
   const auto steps = static_cast<std::int64_t>(step_seconds_.size());
-  const auto count = static_cast<double>(steps);
   result.steps = steps;
   result.total_seconds = total_seconds_;
   result.first_step_seconds = step_seconds_.front();
-  result.samples_per_second = count * static_cast<double>(global_batch_) / total_seconds_;
+  result.samples_per_second = static_cast<double>(batches_ * global_batch_) / total_seconds_;
   result.step_seconds = quantiles(step_seconds_);
   result.balance = rounds_ == 0 ? 0.0 : balance_sum_ / static_cast<double>(rounds_);
   result.share_of_peak = ideal_seconds_ / total_seconds_;

@@ -20,8 +20,8 @@ class Meter {
   explicit Meter(std::int64_t global_batch, std::int64_t units_per_sample = 1)
       : global_batch_(global_batch), judge_(global_batch * units_per_sample, units_per_sample) {}
 
-  /// The ideal time of a step at the fleet's present speeds, and what it took.
-  void add_step(const Fleet& fleet, double seconds);
+  /// The ideal time of a step of so many global batches at the fleet's present speeds, and what it took.
+  void add_step(const Fleet& fleet, double seconds, std::int64_t batches = 1);
   /// The workers' computing times with one split, and whether that is a new one.
   void add_round(std::span<const double> compute_seconds, std::span<const std::int64_t> batch_sizes, bool changed);
   /// How good the split of `step` is for the fleet's true speeds.
@@ -37,6 +37,7 @@ class Meter {
   std::int64_t global_batch_;
   std::vector<double> step_seconds_;
   double total_seconds_ = 0.0;
+  std::int64_t batches_ = 0;
   double ideal_seconds_ = 0.0;
   double balance_sum_ = 0.0;
   std::vector<WorkerStep> round_;  // the last one

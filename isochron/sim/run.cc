@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "isochron/core/options.h"
+#include "isochron/core/replica/rounds.h"
 
 namespace isochron::sim {
 namespace {
@@ -32,16 +33,20 @@ Run::Run(
                                 std::in_place, *options.lengths, options.global_batch, options.steps, options.seed)
                           : std::nullopt),
       by_cost(options.lengths && options.lengths->by_cost && !is_oracle(policy)),
+      units_per_sample(
+          by_cost                                              ? WorkShares::kUnitsPerSample
+          : options.sync == Sync::kLocal && !is_oracle(policy) ? Rounds::kUnitsPerSample
+                                                               : 1),
       splitter(policy, roster(), options.rate),
-      meter(options.global_batch, by_cost ? WorkShares::kUnitsPerSample : 1) {
+      meter(options.global_batch, units_per_sample) {
 }
 
 Roster Run::roster() const {
   Roster roster{.workers = fleet.roster(weights_known), .global_batch = options.global_batch};
-  if (by_cost) {
-    roster.units_per_sample = WorkShares::kUnitsPerSample;
+  if (units_per_sample > 1) {
+    roster.units_per_sample = units_per_sample;
     roster.global_batch *= roster.units_per_sample;
-    std::ranges::transform(roster.workers, roster.workers.begin(), WorkShares::in_units);
+    std::ranges::transform(roster.workers, roster.workers.begin(), by_cost ? WorkShares::in_units : Rounds::in_units);
   }
   return roster;
 }

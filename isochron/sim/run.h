@@ -36,7 +36,8 @@ struct Run {
   Fleet fleet;
   Schedule schedule;
   std::optional<LengthShares> lengths;
-  bool by_cost;  // the policy sees units of work
+  bool by_cost;                   // the policy sees units of work
+  std::int64_t units_per_sample;  // more than 1: what it sees, by cost and in rounds
   Splitter splitter;
   Meter meter;
 };

@@ -30,6 +30,8 @@ void Options::validate() const {
   require(global_batch >= 1, "global batch", global_batch, "1 or more");
   require(steps >= 1, "steps", steps, "1 or more");
   require(staleness >= 0, "staleness", staleness, "0 or more");
+  require(round_steps >= 0, "round steps", round_steps, "0 or more");
+  require(network_share > 0.0 && network_share < 1.0, "network share", network_share, "above 0 and below 1");
   not_negative("gradient bytes", network.gradient_bytes);
   require(network.buckets >= 1, "buckets", network.buckets, "1 or more");
   not_negative("failure seconds", failure_seconds);
@@ -41,7 +43,7 @@ void Options::validate() const {
 
 std::int64_t Options::samples() const {
   const bool countable = global_batch <= kMostPositions / steps;
-  return sync == Sync::kBsp && countable ? global_batch * steps : 0;
+  return in_step(sync) && countable ? global_batch * steps : 0;
 }
 
 Result simulate(
@@ -49,7 +51,7 @@ Result simulate(
   cluster.validate();
   options.validate();
   Run run(cluster, options, policy, recorder);
-  if (options.sync == Sync::kBsp) {
+  if (in_step(options.sync)) {
     run_bsp(run);
   } else {
     run_async(run);

@@ -5,10 +5,12 @@
 // "late-oracle" knows those of the step before.
 //
 // BSP: all workers compute, exchange (see exchange.h) and go on together; a step takes as long as its slowest worker.
+// Local rounds: every worker takes its share of `round_steps` global batches in as many local steps, and all exchange
+// once, with nothing to overlap; a step of the result is a round.
 // ASP and SSP: each worker pushes to and pulls from a parameter server when it is done; SSP holds a worker back that is
 // more than `staleness` iterations ahead of the slowest. New batch sizes are decided whenever every worker has reported
-// since the last decision, and hold from a worker's next iteration. A "step" of theirs is B samples pushed, a run is
-// as many samples as under BSP, and noise and interference follow each worker's own iterations.
+// since the last decision, and hold from a worker's next iteration. A "step" of theirs is B samples pushed, a run is as
+// many samples as under BSP, and noise and interference follow each worker's own iterations.
 //
 // A kill loses the step (BSP) or the worker's iteration (ASP, SSP) it falls into. A worker that is stopped computes
 // nothing until it continues. A new speed holds from the next step or iteration. What changes nothing (the kill of a
@@ -42,7 +44,9 @@ struct Options {
   std::int64_t steps = 500;
   std::uint64_t seed = 0;
   Sync sync = Sync::kBsp;
-  std::int64_t staleness = 0;  // SSP only: how far a worker may run ahead of the slowest
+  std::int64_t staleness = 0;    // SSP only: how far a worker may run ahead of the slowest
+  std::int64_t round_steps = 0;  // local only: global batches of a round; 0: chosen by network_share
+  double network_share = 0.05;   // of the time, that exchanges may take where they are chosen
   Network network;
   RateOptions rate;
   double failure_seconds = 0.05;   // BSP: from a kill until the others have noticed and go on, >= 0

@@ -240,7 +240,7 @@ class Trainer::State {
         .last_batch = options_.job.last_batch};
   }
 
-  bool asynchronous() const { return options_.job.sync != Sync::kBsp; }
+  bool asynchronous() const { return !in_step(options_.job.sync); }
 
   // One iteration, from batch to batch.
   bool iterate() {

@@ -75,7 +75,7 @@ class Runner {
   const Lane& lane() const { return lane_; }
 
  private:
-  bool asynchronous() const { return options_.training.job.sync != Sync::kBsp; }
+  bool asynchronous() const { return !in_step(options_.training.job.sync); }
 
   /// The updates of all workers are the lane's steps.
   train::Options with_updates(train::Options training) {

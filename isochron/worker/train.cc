@@ -273,7 +273,7 @@ class Run {
   }
 
   void note_step() {
-    if (options_.job.sync == Sync::kBsp) {
+    if (in_step(options_.job.sync)) {
       results_.meter.add(trainer_.job().last_step());
       results_.loss = trainer_.job().last_step().loss;
     } else {
@@ -336,7 +336,7 @@ class Run {
 
   /// When this worker's last step or iteration ended, in seconds since the start of the run.
   double last_end() {
-    if (options_.job.sync == Sync::kBsp) {
+    if (in_step(options_.job.sync)) {
       const StepRecord& last = trainer_.job().last_step();
       return last.start_seconds + last.seconds;
     }

@@ -18,8 +18,8 @@ class JobKeywords(TypedDict, total=False):
     seed: int
     # BatchNorm over the global batch, not each worker's samples
     sync_batch_norm: bool
-    # All together, each on its own, or on its own within a bound
-    sync: Literal["bsp", "asp", "ssp"]
+    # In step, in local rounds, each on its own, on its own within a bound
+    sync: Literal["bsp", "local", "asp", "ssp"]
     # ssp: iterations ahead of the slowest at most
     staleness: int
     # asp, ssp: what an update's learning rate follows
@@ -30,6 +30,16 @@ class JobKeywords(TypedDict, total=False):
     momentum_correction: bool
     # asp, ssp: over TensorFlow's own servers, or over sockets of our own, which are faster
     transport: Literal["tensorflow", "sockets"]
+    # local: steps between two exchanges; 0: chosen
+    round_steps: int
+    # local: of the time, for exchanges, if steps are chosen
+    network_share: float
+    # local: what takes the averaged change of a round
+    outer: Literal["average", "nesterov"]
+    # local: its learning rate; 0: 1 with average, 0.7 with nesterov
+    outer_lr: float
+    # local: its momentum, with nesterov
+    outer_momentum: float
     # How the learning rate follows the global batch
     lr_rule: Literal["none", "linear", "sqrt", "legw", "adascale"]
     # The batch that the rate was tuned for; 0: the global batch
@@ -50,6 +60,8 @@ class JobKeywords(TypedDict, total=False):
     granularity: int
     # Samples it computes at a time; 0: all
     micro_batch: int
+    # What they travel as
+    compression: Literal["none", "bf16", "int8"]
     # Seconds that a worker may keep the others waiting before it is out
     timeout: float
     # When a gradient is not finite: end, leave the step out, go back to a checkpoint

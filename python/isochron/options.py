@@ -53,7 +53,7 @@ class SharedOptions:
 
     @property
     def asynchronous(self) -> bool:
-        return bool(self.sync != "bsp")
+        return self.sync in ("asp", "ssp")
 
     @property
     def bound(self) -> int | None:

@@ -79,7 +79,7 @@ TEST_F(ProgramTest, RefusesBadValuesByName) {
   expect_refusal("simulate --global-batch 1.5", "--global-batch is '1.5'; permitted: ");
   expect_refusal("simulate --noise nan", "--noise is 'nan'; permitted: 0 to 3");
   expect_refusal("simulate --noise 40", "--noise is '40'; permitted: 0 to 3");
-  expect_refusal("simulate --sync maybe", "--sync is 'maybe'; permitted: bsp, asp, ssp");
+  expect_refusal("simulate --sync maybe", "--sync is 'maybe'; permitted: bsp, local, asp, ssp");
   expect_refusal("simulate --lr-rule cosine", "--lr-rule is 'cosine'; permitted: none, linear, ");
   expect_refusal("simulate --lengths lognormal:sigma=wide", "--lengths: lengths lognormal: sigma is wide; permitted: ");
   expect_refusal(

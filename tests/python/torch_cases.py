@@ -15,6 +15,7 @@ import torch_models as models
 from isochron._core import Sampler
 from isochron.torch.batch_norm import Statistics, make_exact
 from torch_async_cases import *  # noqa: F403
+from torch_compression_cases import compressed, small_gradients  # noqa: F401
 from torch_failure_cases import (  # noqa: F401
     late,
     lost_in_transfer,
@@ -26,6 +27,16 @@ from torch_failure_cases import (  # noqa: F401
     survive_twice,
 )
 from torch_feature_cases import *  # noqa: F403
+from torch_local_cases import (  # noqa: F401
+    chosen_rounds,
+    local_against_bsp,
+    lost_in_a_round,
+    memory_in_a_round,
+    not_finite_in_a_round,
+    refused_in_rounds,
+    rounds_alone,
+    saved_between_rounds,
+)
 from torch_micro_batch_cases import (  # noqa: F401
     called_before_micro_batches,
     gradients_of_micro_batches,

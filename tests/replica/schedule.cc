@@ -30,6 +30,10 @@ Schedule::Schedule(std::uint64_t seed, std::int64_t limit, Sabotage sabotage)
   dataset_size_ =
       options_.global_batch + static_cast<std::int64_t>(below(steps * static_cast<std::size_t>(options_.global_batch)));
   stream_ = below(5) == 0;
+  if (Random rounds({seed, 0x726f756e}); rounds.below(3) == 0) {
+    options_.sync = Sync::kLocal;
+    options_.rounds.steps = static_cast<std::int64_t>(rounds.below(4));  // 0: chosen from what is reported
+  }
 }
 
 void Schedule::require(bool holds, const std::string& what) {
@@ -146,8 +150,12 @@ void Schedule::step() {
     return;
   }
   const std::int64_t left = dataset_size_ - nodes_.front()->replica.position();
+  std::int64_t most = std::min(left, nodes_.front()->replica.round_steps() * options_.global_batch);
+  if (options_.last_batch == LastBatch::kDrop) {
+    most -= most % options_.global_batch;
+  }
   for (const auto& node : nodes_) {
-    const StepPlan& plan = node->replica.plan(stream_ ? std::min(left, options_.global_batch) : 0);
+    const StepPlan& plan = node->replica.plan(stream_ ? most : 0);
     check_plan(node->replica, plan);
   }
   if (fails_before_the_reports()) {
@@ -232,6 +240,7 @@ void Schedule::compute(std::vector<StepReport>& reports) {
     measured.start = now_;
     measured.seconds = 0.1 + random_.uniform();
     measured.waited = random_.uniform() * 0.01;
+    measured.exchange = 10.0 * measured.waited;
     measured.sync_points = 1 + static_cast<std::int64_t>(below(3));
     measured.cpu = random_.uniform();
     measured.memory = random_.uniform();

@@ -31,13 +31,22 @@ void Schedule::check_plan(const Replica& replica, const StepPlan& plan) const {
   }
   require(next - plan.position == plan.step_size, "slices do not add up to the step");
   const auto& sizes = plan.decision.batch_sizes;
+  const std::int64_t units = replica.units_per_sample();
   require(
-      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == options_.global_batch,
+      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == options_.global_batch * units,
       "batch sizes do not add up to B");
   for (std::size_t k = 0; k < sizes.size(); ++k) {
     const Worker& worker = replica.workers()[k];
     require(sizes[k] >= worker.min_batch && sizes[k] <= worker.max_batch, "a batch is out of its bounds");
   }
+  next = plan.mine.first;
+  const std::int64_t most = replica.workers()[static_cast<std::size_t>(replica.rank())].max_batch;
+  for (const Interval& part : plan.parts()) {
+    require(part.first == next && part.size() > 0, "local steps leave a gap");
+    require((part.size() - 1) * units < most, "a local step is larger than memory permits");
+    next = part.last;
+  }
+  require(next == plan.mine.last, "local steps do not add up to the share");
   require(plan.digest == nodes_.front()->replica.plan_under_way().digest, "replicas disagree on the step");
 }
 

@@ -41,6 +41,7 @@ TEST(StepReportCodecTest, EveryFieldSurvivesSinglePrecisionBitByBit) {
   report.out_of_memory = true;
   report.failed_batch = std::numeric_limits<std::int64_t>::max();
   report.chunkable = true;
+  report.exchange = 2.0 / 3.0;
   report.newcomer = true;
   const StepReport back = decode_report(encode(report));
   const auto expect_same = [&](const auto& field) {
@@ -91,8 +92,8 @@ constexpr std::size_t members_of() {
 
 TEST(StepReportCodecTest, EveryMemberIsInTheTable) {
   EXPECT_EQ(std::tuple_size_v<decltype(kReportFields)>, members_of<StepReport>());
-  // 10 doubles, 3 counts and the digest take 4 numbers each, the signal 2, and 6 flags 1.
-  EXPECT_EQ(kReportNumbers, 4U * (10 + 3 + 1) + 2U + 6U);
+  // 11 doubles, 3 counts and the digest take 4 numbers each, the signal 2, and 6 flags 1.
+  EXPECT_EQ(kReportNumbers, 4U * (11 + 3 + 1) + 2U + 6U);
   EXPECT_EQ(std::tuple_size_v<decltype(kWorkerColumns)>, members_of<WorkerStep>());
 }
 

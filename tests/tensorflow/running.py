@@ -375,7 +375,7 @@ def sources(folder):
 
 def mistakes(folder):
     """Each is an error that says what is permitted."""
-    raises(ValueError, "sync is 'half'; permitted: bsp, asp, ssp", lambda: make_job(sync="half"))
+    raises(ValueError, "sync is 'half'; permitted: bsp, local, asp, ssp", lambda: make_job(sync="half"))
     raises(ValueError, "on_nonfinite is 'maybe'; permitted: stop", lambda: make_job(on_nonfinite="maybe"))
     raises(ValueError, "global_batch is 0; permitted", lambda: make_job(global_batch=0))
     if job_size() > 1:

@@ -1,5 +1,6 @@
 #include "isochron/core/replica/epoch_cursor.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -30,15 +31,16 @@ std::int64_t EpochCursor::epoch_size() const {
   return sampler_ ? sampler_->samples_per_epoch() : kMostPositions;
 }
 
-std::int64_t EpochCursor::step_size(std::int64_t from_stream) const {
-  const std::int64_t most = sampler_ ? 0 : options_.global_batch;
+std::int64_t EpochCursor::step_size(std::int64_t from_stream, std::int64_t batches) const {
+  const std::int64_t whole = batches * options_.global_batch;
+  const std::int64_t most = sampler_ ? 0 : whole;
   const std::int64_t least = sampler_ ? 0 : 1;
   if (from_stream < least || from_stream > most) {
     throw std::invalid_argument(
         "samples of a stream are " + std::to_string(from_stream) + "; permitted: " +
         (sampler_ ? std::string("none, since the job has a dataset") : "1 to " + std::to_string(most)));
   }
-  return sampler_ ? sampler_->step_size() : from_stream;
+  return sampler_ ? std::min(whole, epoch_size() - position()) : from_stream;
 }
 
 std::vector<Interval> EpochCursor::slices(std::span<const std::int64_t> batch_sizes, std::int64_t samples) const {
@@ -67,7 +69,8 @@ void EpochCursor::finish(std::span<const Interval> slices, std::span<const Worke
   }
   ledger_.commit();
   if (sampler_) {
-    sampler_->advance();
+    // A round has more samples than Sampler::advance() goes on by.
+    sampler_->restore({.seed = options_.seed, .epoch = epoch(), .position = slices.back().last});
     ISO_CHECK(position() != 0 || ledger_.complete(), "an epoch used some sample twice or not at all");
   } else {
     position_ = slices.back().last;

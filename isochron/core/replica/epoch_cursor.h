@@ -42,9 +42,9 @@ class EpochCursor {
   /// Null of a stream.
   [[nodiscard]] const Sampler* sampler() const { return sampler_ ? &*sampler_ : nullptr; }
 
-  /// Samples of the coming step: B, or fewer at the end of an epoch. `from_stream` is what a stream has given, 1 to B;
-  /// of a dataset 0.
-  [[nodiscard]] std::int64_t step_size(std::int64_t from_stream) const;
+  /// Samples of the coming step of so many global batches, fewer at the end of an epoch. `from_stream` is what a stream
+  /// has given, 1 to that; of a dataset 0.
+  [[nodiscard]] std::int64_t step_size(std::int64_t from_stream, std::int64_t batches = 1) const;
   /// The positions that each worker takes of a step of `samples`; `batch_sizes` add up to B.
   [[nodiscard]] std::vector<Interval> slices(std::span<const std::int64_t> batch_sizes, std::int64_t samples) const;
   /// The same of a stream whose parts the workers read apart, when each has so many samples.

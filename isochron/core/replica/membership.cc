@@ -22,7 +22,9 @@ EventRecord Replica::event(Event event, WorkerId worker, std::string words, doub
 std::vector<Worker> Replica::with_ceilings() const {
   std::vector<Worker> workers = members_;
   for (Worker& worker : workers) {
-    worker = by_cost() ? WorkShares::in_units(std::move(worker)) : worker;
+    if (units_per_sample_ > 1) {
+      worker = rounds_ ? Rounds::in_units(std::move(worker)) : WorkShares::in_units(std::move(worker));
+    }
     worker.max_batch = ceilings_.limit(worker.id, std::max<std::int64_t>(worker.min_batch, 1), worker.max_batch);
   }
   return workers;
@@ -66,7 +68,7 @@ bool Replica::is_of_chunk(const MemoryFailure& failure) const {
   if (!failure.chunkable || failure.batch <= 1 || found == workers().end()) {
     return false;
   }
-  if (by_cost()) {
+  if (units_per_sample_ > 1) {
     return failure.batch % units_per_sample_ == 0;
   }
   return failure.batch < decision().batch_sizes[static_cast<std::size_t>(found - workers().begin())];
@@ -226,6 +228,10 @@ SavedReplica Replica::saved() const {
   if (controller_) {
     saved.controller = controller_->state();
   }
+  if (rounds_) {
+    Rounds learned = *rounds_;
+    saved.rounds = save_state(learned);
+  }
   if (work_) {
     WorkShares learned = *work_;
     saved.work = save_state(learned);
@@ -249,7 +255,12 @@ State Replica::state() const {
 }
 
 void Replica::follow(const SavedReplica& saved) {
-  const std::int64_t units = saved.work.numbers.empty() ? 1 : WorkShares::kUnitsPerSample;
+  if (saved.rounds.numbers.empty() == rounds_.has_value()) {
+    const std::string permitted = rounds_ ? "another one, as in the checkpoint" : "'local', as in the checkpoint";
+    refuse("sync", in_quotes(to_string(options_.sync)), permitted);
+  }
+  const bool by_count = saved.work.numbers.empty() && !rounds_;
+  const std::int64_t units = by_count ? 1 : rounds_ ? Rounds::kUnitsPerSample : WorkShares::kUnitsPerSample;
   if (cursor_ && units != units_per_sample_) {
     throw std::invalid_argument(
         by_cost() ? "the dataset has lengths of its samples; permitted: without them, as the checkpoint's job"
@@ -257,6 +268,10 @@ void Replica::follow(const SavedReplica& saved) {
   }
   Controller controller = make_controller(saved.roster, units);
   controller.restore(saved.controller);
+  std::optional<Rounds> rounds = rounds_;
+  if (rounds) {
+    restore_state(*rounds, saved.rounds);
+  }
   std::optional<WorkShares> work = work_;
   if (work) {
     restore_state(*work, saved.work);
@@ -268,6 +283,7 @@ void Replica::follow(const SavedReplica& saved) {
   }
   // Nothing throws from here on.
   controller_ = std::move(controller);
+  rounds_ = rounds;
   units_per_sample_ = units;
   pending_work_ = work ? State{} : saved.work;
   work_ = std::move(work);

@@ -55,6 +55,10 @@ Replica::Replica(
       next_id_(members_.size()),
       known_sizes_(local.cpu),
       chunk_size_(local.chunk_size) {
+  if (options_.sync == Sync::kLocal) {
+    rounds_.emplace(options_.rounds.steps, options_.rounds.network_share);
+    units_per_sample_ = Rounds::kUnitsPerSample;
+  }
   if (rank < 0 || rank >= std::ssize(members_)) {
     throw std::invalid_argument(
         "rank is " + std::to_string(rank) + "; permitted: 0 to " + std::to_string(std::ssize(members_) - 1));
@@ -66,7 +70,7 @@ Replica::Replica(
 
 Replica::Replica(JobSettings options, std::vector<Worker> workers, int rank, const LocalOptions& local)
     : Replica(Unjoined{}, std::move(options), numbered(std::move(workers)), rank, local) {
-  controller_ = make_controller(members_, 1);
+  controller_ = make_controller(with_ceilings(), units_per_sample_);
   joined_ = true;
 }
 
@@ -141,6 +145,9 @@ void Replica::open(std::int64_t dataset_size) {
 }
 
 void Replica::open(SampleWorks works) {
+  if (rounds_) {
+    throw std::invalid_argument("the dataset has lengths of its samples; permitted: without them with sync 'local'");
+  }
   if (!by_cost() && (cursor_ || step() > 0)) {
     throw std::invalid_argument(
         "the dataset has lengths of its samples; permitted: without them, since the job has begun to deal by count");
@@ -208,9 +215,13 @@ std::vector<std::int64_t> StepPlan::positions(const Interval& slice) const {
   return found;
 }
 
-const StepPlan& Replica::plan(std::int64_t from_stream) {
+const StepPlan& Replica::plan(std::int64_t from_stream, std::int64_t most) {
   require(Phase::kBetween, "plan()");
-  const std::int64_t size = cursor().step_size(from_stream);
+  std::int64_t size = cursor().step_size(from_stream, round_steps());
+  if (rounds_) {
+    size = most > 0 && from_stream == 0 ? std::min(size, most) : size;
+    return plan_slices(size, cursor_->slices_of(deal(size, decision().batch_sizes)));
+  }
   if (work_) {
     (void)decision();
     WorkShares::Dealt dealt = work_->deal(sampler(), cursor().position(), size, *controller_, members_);
@@ -246,7 +257,8 @@ const StepPlan& Replica::plan_parts(std::span<const std::int64_t> samples) {
   if (!each) {
     throw std::invalid_argument("samples of a stream's parts; permitted: 0 or more of every worker");
   }
-  const std::int64_t size = cursor().step_size(std::accumulate(samples.begin(), samples.end(), std::int64_t{0}));
+  const std::int64_t size =
+      cursor().step_size(std::accumulate(samples.begin(), samples.end(), std::int64_t{0}), round_steps());
   return plan_slices(size, cursor_->slices_of(samples));
 }
 
@@ -257,6 +269,7 @@ const StepPlan& Replica::plan_slices(std::int64_t size, std::vector<Interval> sl
       .epoch = cursor_->epoch(),
       .position = cursor_->position(),
       .step_size = size,
+      .local_steps = rounds_ ? Rounds::steps_of(size, options_.global_batch) : 1,
       .slices = std::move(slices),
       .dealt = std::move(dealt.positions),
       .shares = std::move(dealt.shares),
@@ -307,8 +320,8 @@ double Replica::loss_weight() const {
   if (plan_.mine.size() == 0) {
     return 0.0;
   }
-  if (options_.weighting == Weighting::kMean) {
-    return 1.0;
+  if (options_.weighting == Weighting::kMean || rounds_) {
+    return 1.0;  // in a round, changes are weighted in place of losses
   }
   return isochron::loss_weight(plan_.mine.size(), plan_.step_size, std::ssize(plan_.slices));
 }
@@ -322,15 +335,17 @@ std::int64_t Replica::chunk_size() const {
 }
 
 std::int64_t Replica::held_at_once() const {
-  return chunk_size() > 0 ? std::min(plan_.mine.size(), chunk_size()) : plan_.mine.size();
+  const std::int64_t batch = Rounds::steps_of(plan_.mine.size(), plan_.local_steps);
+  return chunk_size() > 0 ? std::min(batch, chunk_size()) : batch;
 }
 
 std::int64_t Replica::held_units() const {
-  if (!work_) {
-    return held_at_once();
+  const std::int64_t held = held_at_once();
+  if (units_per_sample_ == 1 || held < Rounds::steps_of(plan_.mine.size(), plan_.local_steps)) {
+    return held * units_per_sample_;
   }
-  if (held_at_once() < plan_.mine.size()) {
-    return held_at_once() * units_per_sample_;
+  if (rounds_) {
+    return held * units_per_sample_ - 1;
   }
   const auto me = static_cast<std::size_t>(rank_);
   return work_->units(workers()[me], plan_.shares[me]) | 1;
@@ -350,7 +365,7 @@ StepReport Replica::report(StepReport measured) {
     measured.failed_batch = std::max<std::int64_t>(held_units(), 1);
   } else {
     measured.failed_batch = 0;
-    const bool known = known_sizes_.add(measured.batch);
+    const bool known = known_sizes_.add(Rounds::steps_of(measured.batch, plan_.local_steps));
     measured.warm = known && measured.warm;
   }
   new_local_square_ = 0.0;
@@ -367,6 +382,21 @@ void Replica::measure_gradient(double local_square, double global_square) {
 
 void Replica::check_reports(std::span<const StepReport> reports) const {
   check_agreement(reports, plan_.batches(), step());
+}
+
+double Replica::average_weight(std::span<const StepReport> reports) const {
+  require(Phase::kComputed, "average_weight()");
+  check_reports(reports);
+  const double mine = reports[static_cast<std::size_t>(rank_)].items;
+  if (options_.weighting == Weighting::kMean) {
+    const auto busy = std::ranges::count_if(reports, [](const StepReport& report) { return report.items > 0.0; });
+    return mine > 0.0 ? 1.0 / static_cast<double>(busy) : 0.0;
+  }
+  double items = 0.0;
+  for (const StepReport& report : reports) {
+    items += report.items;
+  }
+  return items > 0.0 ? mine / items : 0.0;
 }
 
 StepVerdict Replica::judge(std::span<const StepReport> reports, bool gradient_is_finite) const {
@@ -444,7 +474,10 @@ StepOutcome Replica::finish(std::span<const StepReport> reports, double finished
   moments_known_ = taken && plan_.step_size == options_.global_batch;  // a short step's gradient varies more
   diagnosing_ = false;
   StepTelemetry telemetry = make_telemetry(reports, workers(), step());
-  if (work_) {
+  if (rounds_) {
+    Rounds::bring_to_step(telemetry, plan_.local_steps);
+    rounds_->observe(reports, plan_.local_steps);
+  } else if (work_) {
     work_->learn(workers(), plan_.shares, telemetry);
     for (std::size_t k = 0; k < telemetry.workers.size(); ++k) {
       telemetry.workers[k].batch = work_->units(workers()[k], plan_.shares[k]);

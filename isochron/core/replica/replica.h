@@ -36,6 +36,7 @@
 #include "isochron/core/replica/epoch_cursor.h"
 #include "isochron/core/replica/known_sizes.h"
 #include "isochron/core/replica/progress.h"
+#include "isochron/core/replica/rounds.h"
 #include "isochron/core/replica/saved_replica.h"
 #include "isochron/core/replica/step_report.h"
 #include "isochron/core/replica/work_shares.h"
@@ -62,6 +63,7 @@ struct StepPlan {
   std::int64_t epoch = 0;
   std::int64_t position = 0;     // of the step's first sample in the epoch's order
   std::int64_t step_size = 0;    // samples of all workers: B, or fewer at the end of an epoch
+  std::int64_t local_steps = 1;  // of each worker's optimizer: more than 1 in a round of sync local
   std::vector<Interval> slices;  // positions, by rank
   Interval mine;                 // this worker's; empty: it computes a stand-in that counts for nothing
   /// Where shares are dealt by cost, slices are intervals of these: the step's positions, rank after rank. Empty where
@@ -76,6 +78,8 @@ struct StepPlan {
 
   /// Samples by rank: those of the slices.
   [[nodiscard]] std::vector<std::int64_t> batches() const;
+  /// This worker's positions of each of its local steps; fewer than local_steps if it has fewer samples.
+  [[nodiscard]] std::vector<Interval> parts() const { return Rounds::parts(mine, local_steps); }
   /// The positions in the epoch's order of one of the slices; increasing.
   [[nodiscard]] std::vector<std::int64_t> positions(const Interval& slice) const;
 };
@@ -146,8 +150,9 @@ class Replica {
 
   // A step.
 
-  /// `from_stream`: how many samples the stream has for this step, 1 to B; with a dataset it is left out.
-  const StepPlan& plan(std::int64_t from_stream = 0);
+  /// `from_stream`: how many samples the stream has for this step, 1 to B; with a dataset it is left out. `most` bounds
+  /// the samples of a round; 0: no bound.
+  const StepPlan& plan(std::int64_t from_stream = 0, std::int64_t most = 0);
   /// The same for a stream whose parts the workers read apart: how many samples each has, by rank, 1 to B in all.
   const StepPlan& plan_parts(std::span<const std::int64_t> samples);
   /// What was measured of the step, completed by what only the replica knows: batch, squares, digest, failed_batch.
@@ -155,6 +160,9 @@ class Replica {
   /// Once the gradients of a reported step are averaged: the squared norms of this worker's own mean gradient and of
   /// the average. They travel with the next report, for AdaScale.
   void measure_gradient(double local_square, double global_square);
+  /// Of a reported round: what this worker's change of the parameters is multiplied with before the changes are added
+  /// up, its items over those of all.
+  [[nodiscard]] double average_weight(std::span<const StepReport> reports) const;
   /// What to do with a step whose reports are here.
   [[nodiscard]] StepVerdict judge(std::span<const StepReport> reports, bool gradient_is_finite) const;
   /// `finished`: when the gradients were averaged, on this worker's clock. Throws isochron::Error, changing nothing, if
@@ -215,6 +223,8 @@ class Replica {
   [[nodiscard]] const Decision& decision() const;
   /// What plan() said last, while that step is under way.
   [[nodiscard]] const StepPlan& plan_under_way() const { return plan_; }
+  /// H of the coming round; 1 unless steps are rounds.
+  [[nodiscard]] std::int64_t round_steps() const { return rounds_ ? rounds_->steps() : 1; }
   /// The number of the step under way, or of the coming one.
   [[nodiscard]] std::int64_t step() const { return controller_ ? controller_->decision().step : 0; }
   [[nodiscard]] std::int64_t epoch() const;
@@ -227,8 +237,8 @@ class Replica {
   [[nodiscard]] bool stopping() const { return stopping_; }
   [[nodiscard]] int stop_signal() const { return stop_signal_; }
   /// Shares are amounts of work, dealt by cost.
-  [[nodiscard]] bool by_cost() const { return units_per_sample_ > 1; }
-  /// What shares are counted in: 1 by count.
+  [[nodiscard]] bool by_cost() const { return units_per_sample_ > 1 && !rounds_; }
+  /// What shares of a step are counted in: 1 by count, unless steps are rounds.
   [[nodiscard]] std::int64_t units_per_sample() const { return units_per_sample_; }
   /// What a sample costs this worker on top of its work, in works of the mean sample, as learned so far; 0 by count.
   [[nodiscard]] double work_per_sample() const;
@@ -251,8 +261,8 @@ class Replica {
   [[nodiscard]] double loss_weight() const;
   /// Samples that this worker holds in memory at once.
   [[nodiscard]] std::int64_t held_at_once() const;
-  /// The same in what shares are counted in, if that was too much: by cost, a multiple of a sample's units if it was a
-  /// chunk of the share, and an odd number if it was all of it.
+  /// The same in what shares are counted in, if that was too much: in units, a multiple of a sample's if it was a chunk
+  /// of the share, and an odd number if it was all of it.
   [[nodiscard]] std::int64_t held_units() const;
   void check_reports(std::span<const StepReport> reports) const;
   StepOutcome finish(std::span<const StepReport> reports, double finished, double now, bool taken);
@@ -285,7 +295,8 @@ class Replica {
   MemoryCeilings ceilings_;
   std::optional<EpochCursor> cursor_;       // none: the data is not known yet
   std::optional<DataPlace> pending_place_;  // restored, until the data is known
-  std::int64_t units_per_sample_ = 1;       // what shares are counted in: more than 1 by cost
+  std::optional<Rounds> rounds_;            // steps are rounds
+  std::int64_t units_per_sample_ = 1;       // what shares are counted in: more than 1 by cost and in rounds
   std::optional<WorkShares> work_;          // by cost, once the data is known
   State pending_work_;                      // restored, until then
   KnownSizes known_sizes_;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kSchema = 1;  // raised when a field changes its meaning
 constexpr std::string_view kController = "controller.";
+constexpr std::string_view kRounds = "rounds.";
 constexpr std::string_view kWork = "work.";
 
 // A column of the record's workers.
@@ -74,7 +75,7 @@ void exchange_optional(StateExchange& state, const std::string& name, std::optio
   state.part(name, *part);
 }
 
-// Everything but the controller and what was learned of works, which are States of their own.
+// Everything but the controller, the rounds and what was learned of works, which are States of their own.
 struct Fields {
   SavedReplica saved;
 
@@ -178,6 +179,7 @@ State SavedReplica::to_state() const {
   Fields fields{*this};
   State state = save_state(fields);
   add_part(state, controller, kController);
+  add_part(state, rounds, kRounds);
   add_part(state, work, kWork);
   return state;
 }
@@ -186,6 +188,7 @@ SavedReplica SavedReplica::from_state(const State& state) {
   Fields fields;
   restore_state(fields, state);
   take_part(fields.saved.controller, state, kController);
+  take_part(fields.saved.rounds, state, kRounds);
   take_part(fields.saved.work, state, kWork);
   return std::move(fields.saved);
 }

@@ -22,6 +22,7 @@ struct SavedReplica {
   std::vector<Worker> roster;  // as the controller has it: bounds are those that memory permits
   WorkerId next_id = 0;        // of a worker who joins
   State controller;            // of Controller::state
+  State rounds;                // of Rounds, with sync local; otherwise empty
   State work;                  // of WorkShares, where shares are dealt by cost; otherwise empty
   MemoryCeilings ceilings;
   std::map<WorkerId, std::int64_t> chunk_sizes;  // that workers found for lack of memory

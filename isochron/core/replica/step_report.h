@@ -43,6 +43,7 @@ struct StepReport {
   bool out_of_memory = false;    // its memory did not hold failed_batch samples, so the step did not happen
   std::int64_t failed_batch = 0;
   bool chunkable = false;  // if out_of_memory: it can compute a batch in chunks
+  double exchange = 0.0;   // seconds that averaging took in the round before, with sync local; 0: unknown
   bool newcomer = false;   // a worker is ready to join; rank 0's word counts
 
   bool operator==(const StepReport&) const = default;
@@ -77,6 +78,7 @@ inline constexpr std::tuple kReportFields{
     ReportField{"out_of_memory", &StepReport::out_of_memory},
     ReportField{"failed_batch", &StepReport::failed_batch},
     ReportField{"chunkable", &StepReport::chunkable},
+    ReportField{"exchange", &StepReport::exchange},
     ReportField{"newcomer", &StepReport::newcomer},
 };
 

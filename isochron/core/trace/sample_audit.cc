@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "isochron/core/staleness/sync.h"
+
 namespace isochron {
 namespace {
 
@@ -15,6 +17,11 @@ std::string counted_name(const std::string& event) {
 
 bool is_whole(std::int64_t number) {
   return number >= 0 && number <= kMostPositions;
+}
+
+/// Steps are rounds of one or more global batches.
+bool in_rounds(const RunHeader& header) {
+  return header.sync == to_string(Sync::kLocal);
 }
 
 std::string step_text(std::int64_t step) {
@@ -47,7 +54,7 @@ SampleAuditor::SampleAuditor(const RunHeader& header) {
 }
 
 bool SampleAuditor::asynchronous() const {
-  return !audit_.header.sync.empty();
+  return !audit_.header.sync.empty() && !in_rounds(audit_.header);
 }
 
 bool SampleAuditor::size_is_known() const {
@@ -121,7 +128,9 @@ void SampleAuditor::keep(const Record& record, std::span<const WorkerStep> worke
     step.shares.push_back({.worker = worker.id, .samples = worker.batch});
   }
   const std::int64_t expected = std::min(audit_.header.global_batch, room);
-  const bool fits = size_is_known() ? samples == expected : samples <= expected;  // a stream may have fewer
+  // A stream may have fewer, a round has one or more global batches.
+  const bool several = in_rounds(audit_.header) && samples > expected && (samples == room || samples % expected == 0);
+  const bool fits = samples == expected || several || (!size_is_known() && samples <= expected);
   if (!asynchronous() && !fits) {
     audit_.complain(
         line,

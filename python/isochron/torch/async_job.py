@@ -39,7 +39,7 @@ from isochron.torch.micro_batches import Division
 from isochron.torch.recovery import MOST_ATTEMPTS
 from isochron.torch.served_models import ServedModels
 from isochron.torch.shard_optimizer import SliceUpdater
-from isochron.torch.source import MapSource, is_stream
+from isochron.torch.source import MapSource
 from isochron.torch.stopwatch import memory_shares
 
 log = logging.getLogger("isochron")
@@ -75,12 +75,6 @@ class AsyncJob(ServedJob, Job):
 
     def _watch(self, optimizer: torch.optim.Optimizer) -> None:
         self._hooks.append(optimizer.register_step_pre_hook(self._push))
-
-    def loader(self, dataset: Any, **options: Any) -> Any:
-        if is_stream(dataset):
-            sync = self.options.sync
-            raise ValueError(f"the dataset is iterable with sync '{sync}'; permitted: one with __getitem__")
-        return super().loader(dataset, **options)
 
     @property
     def _line(self) -> int:

@@ -29,7 +29,7 @@ def make_source(dataset: Any, options: LoaderOptions, replica: Replica, job: Sha
     if options.lengths is not None:
         if isinstance(dataset, Shards) or is_stream(dataset):
             raise ValueError("lengths of a stream; permitted: of a dataset with len() and __getitem__")
-        if job.asynchronous:
+        if job.sync != "bsp":
             raise ValueError(f"lengths with sync '{job.sync}'; permitted: with sync 'bsp'")
         return DealtSource(dataset, options, replica, job.seed, job.global_batch)
     if isinstance(dataset, Shards):

@@ -54,7 +54,7 @@ class Job(Steps):
 
     Joins the process group that is there, or makes one from the variables of torchrun, Slurm or Open MPI, or is alone.
     Raises ValueError, on all workers, if they do not agree on what they share or their bounds cannot hold B. With
-    sync="asp" or "ssp" it is an AsyncJob (async_job.py).
+    sync="asp" or "ssp" it is an AsyncJob (async_job.py), with sync="local" a LocalJob (local_job.py).
     """
 
     def __new__(cls, global_batch: int, **options: Unpack[TorchKeywords]) -> Job:
@@ -62,6 +62,10 @@ class Job(Steps):
             from isochron.torch.async_job import AsyncJob
 
             return super().__new__(AsyncJob)
+        if cls is Job and options.get("sync") == "local":
+            from isochron.torch.local_job import LocalJob
+
+            return super().__new__(LocalJob)
         return super().__new__(cls)
 
     def __init__(self, global_batch: int, **options: Unpack[TorchKeywords]) -> None:
@@ -501,7 +505,7 @@ class Job(Steps):
         except PeerError as error:
             if not self._recovery.is_possible:
                 raise
-            self._models.remember_buffers()  # the step before is done: nothing of it is undone
+            self._models.remember()  # the step before is done: nothing of it is undone
             self._recover(error)
             # Others may know already that the file is there, and have gone on: there is no exchange about it any more.
             if self._world.rank == 0 and not wrote:

@@ -50,7 +50,7 @@ class Datasets:
 
     def _open_data(self, dataset: Any, name: str | None, options: LoaderOptions) -> Data:
         number = len(self._datasets)
-        if number > 0 and self.options.asynchronous:
+        if number > 0 and self.options.sync != "bsp":
             raise Error(f"loader() with a second dataset; with sync '{self.options.sync}' a job trains on one")
         if self._awaits_backward:
             raise Error("loader() with a second dataset within a step; make it before the loop")

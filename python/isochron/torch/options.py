@@ -47,9 +47,7 @@ class JobOptions(SharedOptions):
 
     def validate(self) -> None:
         super().validate()
-        if not self.asynchronous:
-            return
-        if self.ddp:
+        if self.ddp and self.sync != "bsp":
             raise ValueError(f"ddp is {self.ddp!r} with sync '{self.sync}', which wraps no model; permitted: nothing")
 
     def check_skipping(self, size: int, elastic: bool) -> None:
@@ -59,3 +57,5 @@ class JobOptions(SharedOptions):
     def check_dataset(self, stream: bool) -> None:
         if self.on_bad_sample == "skip" and stream:
             raise ValueError("the dataset is iterable with on_bad_sample 'skip'; permitted: one with __getitem__")
+        if self.sync != "bsp" and stream:
+            raise ValueError(f"the dataset is iterable with sync '{self.sync}'; permitted: one with __getitem__")

@@ -20,6 +20,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from isochron.errors import Error
 from isochron.torch.batch_norm import Statistics, has_batch_norm, make_exact
+from isochron.torch.compression import attach
 from isochron.torch.options import JobOptions
 from isochron.torch.stopwatch import Stopwatch, Waits
 from isochron.torch.world import World, all_gather_single, reduce_scatter_single
@@ -33,6 +34,9 @@ def _begin_anew(state: Any, group: dist.ProcessGroup | None) -> None:
     """The state of a communication hook. PowerSGD's forgets what it has learned: on a new group DDP orders its buckets
     anew, some workers may have come further than others, and what a step that did not happen has left is no error of
     compression."""
+    if hasattr(state, "follow"):
+        state.follow(group)
+        return
     state.process_group = group
     if hasattr(state, "error_dict"):
         for learned in (state.error_dict, state.p_memory_dict, state.q_memory_dict):
@@ -245,11 +249,17 @@ class Models:
         self._stopwatch = stopwatch
         self._options = options
         self.models: list[nn.Module] = []
-        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []  # of buffers, from before the step
+        self.averages: list[Any] = []  # of compressed gradients, that owe something
+        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []  # what a step changes by itself, from before it
 
     def add(self, model: nn.Module) -> nn.Module:
         if self._options.sync_batch_norm:
             make_exact(model, self._statistics)
+        if self._options.compression != "none" and (is_fsdp(model) or isinstance(model, DistributedDataParallel)):
+            raise ValueError(
+                f"compression is '{self._options.compression}' for a model in {type(model).__name__}; permitted: none, "
+                "or the plain model, since a wrapper of one's own has communication hooks of its own"
+            )
         if is_fsdp(model):
             time_fsdp(model, self._stopwatch, self._world.waits)
         elif isinstance(model, DistributedDataParallel):
@@ -282,7 +292,9 @@ class Models:
             "gradient_as_bucket_view": True,  # what was averaged need not be copied back
             **self._options.ddp,
         }
-        return ElasticDataParallel(model, self._world, process_group=self._world.gradients, **arguments)
+        wrapped = ElasticDataParallel(model, self._world, process_group=self._world.gradients, **arguments)
+        self.averages += attach(wrapped, self._options.compression, self._world.waits)
+        return wrapped
 
     def plain(self) -> list[nn.Module]:
         """Without DDP around them."""
@@ -352,19 +364,28 @@ class Models:
 
     # A step that fails did not happen.
 
-    def remember_buffers(self) -> None:
+    def remember(self) -> None:
         for buffer, copy in self._copies:
             copy.copy_(buffer)
+        for state in self._followers():
+            if hasattr(state, "remember"):
+                state.remember()
 
+    @torch.no_grad()
     def undo(self) -> None:
         for buffer, copy in self._copies:
             buffer.copy_(copy)
         for parameter in self.parameters():
             parameter.grad = None
-        for model in self.models:
-            if isinstance(model, ElasticDataParallel):
-                for state in model._isochron_followers:
-                    _begin_anew(state, state.process_group)
+        for state in self._followers():
+            if hasattr(state, "undo"):
+                state.undo()
+            else:
+                _begin_anew(state, state.process_group)
+
+    def _followers(self) -> list[Any]:
+        wrapped = [model for model in self.models if isinstance(model, ElasticDataParallel)]
+        return [state for model in wrapped for state in model._isochron_followers]
 
     def begin_step(self) -> None:
         for model in self.models:

@@ -1,4 +1,5 @@
-"""Models of a job that is not in step: nobody wraps them; their parameters come from the shards."""
+"""Models that nobody wraps: of a job that is not in step, whose parameters come from the shards, or that goes in
+rounds."""
 
 from __future__ import annotations
 

@@ -144,6 +144,17 @@ class MapSource:
                 self._prefetch(plan.epoch, plan.position + ahead * sum(split), split, rank)
         return Share(plan, counts, batch, stand_in, skipped=self._skipped.get(plan.epoch, ()))
 
+    def take_part(self, plan: StepPlan, first: int, last: int) -> Any:
+        """A batch of this worker's share of a round; what comes next is prepared."""
+        batch = self._batch(plan.epoch, first, last)
+        self._drop_before(plan.epoch, last)
+        if self._options.num_workers > 0:
+            ahead = self._options.prefetch_steps * (last - first)
+            self._request(plan.epoch, last, min(last + ahead, plan.mine[1]))
+            begin = plan.mine[0] + plan.step_size  # of the next round, if the split stays
+            self._request(plan.epoch, begin, min(begin + last + ahead - plan.mine[1], self.samples_per_epoch))
+        return batch
+
     def plan_again(self, plan: StepPlan) -> None:
         self._replica.plan()
 

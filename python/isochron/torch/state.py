@@ -53,11 +53,13 @@ class Prepared:
     models: Models
     optimizers: list[Any] = field(default_factory=list)
     others: list[Any] = field(default_factory=list)  # schedulers, scalers: saved with the job
+    moves_others: bool = False  # with models and optimizers, from one worker to another
 
     def pack(self) -> dict[str, Any]:
         return {
             "models": [model.state_dict() for model in self.models.plain()],
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "others": [other.state_dict() for other in self.others] if self.moves_others else [],
         }
 
     def unpack(self, packed: dict[str, Any]) -> None:
@@ -65,6 +67,12 @@ class Prepared:
             model.load_state_dict(saved)
         for optimizer, saved in zip(self.optimizers, packed["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
+        if self.moves_others:
+            self._unpack_others(packed)
+
+    def _unpack_others(self, packed: dict[str, Any]) -> None:
+        for other, saved in zip(self.others, packed["others"], strict=True):
+            other.load_state_dict(saved)
 
     def _pack_sharded(self) -> dict[str, Any]:
         """FSDP's tensors, whole, on the first worker. Collective."""
@@ -92,6 +100,8 @@ class Prepared:
     def save(self, path: str | os.PathLike[str], job: dict[str, Any]) -> None:
         """Collective: the first worker writes, and all hear whether it could."""
         failure = ""
+        for average in self.models.averages:
+            self.world.guard("errors of compressed gradients", average.gather)
         if self.world.rank == 0 or self.models.sharded:
             try:
                 self.write(path, job)
@@ -104,7 +114,8 @@ class Prepared:
     def write(self, path: str | os.PathLike[str], job: dict[str, Any]) -> None:
         """By the first worker alone; if models are sharded all must call it."""
         packed = self._pack_sharded() if self.models.sharded else self.pack()
-        packed |= {"job": job, "others": [other.state_dict() for other in self.others]}
+        packed |= {"job": job, "others": [other.state_dict() for other in self.others],
+                   "errors": [average.state_dict() for average in self.models.averages]}  # fmt: skip
         if self.world.rank == 0:
             try:
                 _write(Path(path), packed)
@@ -127,8 +138,9 @@ class Prepared:
         except Exception as error:
             raise Error(f"{path} is no file that a job saved ({error})") from error
         (self._unpack_sharded if self.models.sharded else self.unpack)(packed)
-        for other, saved in zip(self.others, packed["others"], strict=True):
-            other.load_state_dict(saved)
+        self._unpack_others(packed)
+        for average, saved in zip(self.models.averages, packed.get("errors", ())):
+            average.load_state_dict(saved)
         return packed["job"]
 
 

@@ -62,6 +62,7 @@ class Steps(Datasets):
         self._stop_wanted = False
         self._several = False  # backward passes to a batch
         self._dropouts = 0  # layers of models
+        self._exchange_seconds = 0.0  # of the round before, with sync="local"
         self._given_up = False  # the step whose batch was handed out last
         self._recovery = Recovery(world, self._replica, self._prepared, self._now, self._undo, self._note, self._adopt)
         self._forget_step()
@@ -183,7 +184,7 @@ class Steps(Datasets):
             if not self._models.models:
                 raise Error("a batch of the loader before prepare()")
             if not self._group.begun and self._may_undo:
-                self._models.remember_buffers()
+                self._models.remember()
             try:
                 self._models.begin_step()
             except RuntimeError as error:
@@ -283,6 +284,7 @@ class Steps(Datasets):
             finite=self._group.finite and (self._own is None or self._own.finite),
             stop=self._stop_wanted,
             signal=self._signals.received() if self._signals is not None else 0,
+            exchange=self._exchange_seconds,
         )
         self._message = report.to_bytes()
 
@@ -314,6 +316,9 @@ class Steps(Datasets):
                 raise
             self._recover(error)
             return
+        self._complete(reports)
+
+    def _complete(self, reports: list[_core.StepReport]) -> None:
         if self._left_out:
             self._models.undo()
         finish = self._replica.leave_out if self._left_out else self._replica.complete

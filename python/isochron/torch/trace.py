@@ -88,7 +88,7 @@ class Trace:
                 samples_per_epoch=samples_per_epoch,
                 model="",
                 dataset="",
-                sync=options.sync if options.asynchronous else "",
+                sync="" if options.sync == "bsp" else options.sync,
                 workers=[(worker.id, worker.name, worker.kind) for worker in workers],
                 go_on=go_on,
             )
