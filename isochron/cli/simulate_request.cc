@@ -10,6 +10,7 @@
 #include "isochron/cli/options.h"
 #include "isochron/cli/policy_list.h"
 #include "isochron/core/error.h"
+#include "isochron/io/former_run_file.h"
 #include "isochron/io/lengths_file.h"
 #include "isochron/io/units.h"
 #include "isochron/sim/fleet.h"
@@ -42,6 +43,10 @@ void add_run_group(CLI::App& command, SimulateRequest& request) {
       "Of the noise; every policy sees the same")
       ->group(group);
   command.add_flag("--nominal-weights", options.nominal_weights, "Tell the policies the workers' cores")->group(group);
+  command
+      .add_option("--start-from", request.start_from, "The log of an earlier run, whose speeds the first split follows")
+      ->type_name("FILE")
+      ->group(group);
 }
 
 void add_cluster_group(CLI::App& command, SimulateRequest& request) {
@@ -155,6 +160,9 @@ sim::Options SimulateRequest::checked_options() const {
   checked.network.overlap = !no_overlap;
   checked.rate.rule = parse_rate_rule(rate_rule);
   checked.lengths = checked_lengths();
+  if (!start_from.empty()) {
+    checked.former = io::read_former_run(start_from);
+  }
   checked.validate();
   if (options.staleness > 0 && checked.sync != Sync::kSsp) {
     throw std::invalid_argument("--staleness is given with --sync " + sync + "; permitted: with --sync ssp");

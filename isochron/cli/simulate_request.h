@@ -24,6 +24,7 @@ struct SimulateRequest {
   std::optional<double> noise;       // the three beat what the cluster says of its workers
   std::optional<double> link_rate;   // bytes per second
   std::optional<double> link_delay;  // seconds
+  std::string start_from;            // the log of an earlier run; empty: none
   std::string lengths;               // of samples that cost differently; empty: all cost the same
   std::string cost = "linear";
   std::string collate = "packed";

@@ -69,6 +69,13 @@ void add_split(Table& table, JobSettings& settings) {
       text_option("policy", settings.policy, "NAME[:key=value,…]", "What splits it; see 'isochron policies'"),
       kShared | kCheckpointed);
   table.add(
+      text_option(
+          "start_from",
+          settings.start_from,
+          "FILE",
+          "The log of an earlier run of these workers, whose speeds the first split follows; empty: equal shares"),
+      kShared);
+  table.add(
       choice_option(
           "weighting",
           settings.weighting,

@@ -111,6 +111,7 @@ struct JobSettings {
   RoundOptions rounds;
   OnNonFinite on_nonfinite = OnNonFinite::kStop;
   std::string on_bad_sample = "stop";    // isochron.torch: stop, skip
+  std::string start_from;                // the log of an earlier run, whose speeds the first split follows; empty: none
   std::string transport = "tensorflow";  // isochron.tensorflow: tensorflow, sockets
 
   // What a worker says of itself.

@@ -21,6 +21,7 @@ struct Worker {
   std::int64_t granularity = 1;       // batch sizes are multiples of it, >= 1
   double offset_seconds = 0.0;        // communication of this worker that cannot overlap with computing, >= 0
   std::string name;                   // for people; may be empty
+  double former_speed = 0.0;          // samples a second in an earlier run; 0: unknown, or the job is under way
 };
 
 struct Roster {

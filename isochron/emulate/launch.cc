@@ -123,7 +123,9 @@ void add_job_variables(Variables& variables, const fs::path& folder, const std::
   variables.emplace_back(io::kStepFileVariable, (folder / "step").string());
   variables.emplace_back(io::kJobFolderVariable, folder.string());
   variables.emplace_back("TMPDIR", fs::temp_directory_path().string());  // mpirun has another one
-  variables.emplace_back("OMP_NUM_THREADS", "1");  // threads that wait for each other would burn the quota
+  for (const char* const threads : {"OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"}) {
+    variables.emplace_back(threads, "1");  // threads that wait for each other would burn the quota
+  }
 }
 
 /// "hl8: w0 0.1875, w1 0.1875, w2 0.125, w3 1 cores"

@@ -54,8 +54,9 @@ struct LaunchEnd {
 // a worker before its first step is started again, up to three times in all: MPI cannot begin without it. Whatever
 // happens, limits are gone afterwards, and those that a killed launcher left behind are gone before. SIGINT and
 // SIGTERM are passed on to the workers; a second one kills them. Each worker finds in its environment what
-// io/worker_variables.h lists, and OMP_NUM_THREADS=1. One at a time, and the calling thread must be the only one: it
-// forks and waits for signals. Throws isochron::Error if the environment refuses, before any worker runs.
+// io/worker_variables.h lists, OMP_NUM_THREADS=1 and TF_NUM_INTRAOP_THREADS=1. One at a time, and the calling thread
+// must be the only one: it forks and waits for signals. Throws isochron::Error if the environment refuses, before any
+// worker runs.
 LaunchEnd launch(const LaunchOptions& options);
 
 // Asks a job that launch() runs, named by the launcher's process number, to take in `workers` more; they have no

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "isochron/engine/job.h"
+#include "isochron/io/former_run_file.h"
 #include "isochron/io/process_usage.h"
 
 namespace isochron {
@@ -13,7 +14,9 @@ Introduction introduce(const JobOptions& options) {
 
 std::vector<Worker> agree(const Group& group, const JobOptions& options) {
   std::vector<Introduction> introductions;
-  for (const std::string& text : all_gather(group, introduce(options).encode())) {
+  Introduction mine = introduce(options);
+  io::add_former_run(mine, options, group->getRank() == 0);
+  for (const std::string& text : all_gather(group, mine.encode())) {
     introductions.push_back(Introduction::decode(text));
   }
   return agree(introductions);

@@ -16,7 +16,7 @@ struct JobOptions;
 Introduction introduce(const JobOptions& options);
 
 // Collective. All workers' descriptions, by rank, which is their id. Throws std::invalid_argument on all of them,
-// naming option, ranks and values, if they do not share what they must.
+// naming option, ranks and values, if they do not share what they must, or if rank 0 cannot read what start_from names.
 std::vector<Worker> agree(const Group& group, const JobOptions& options);
 
 }  // namespace isochron

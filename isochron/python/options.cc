@@ -11,6 +11,7 @@
 #include "isochron/core/error.h"
 #include "isochron/core/job_settings.h"
 #include "isochron/core/replica/introduction.h"
+#include "isochron/io/former_run_file.h"
 #include "isochron/io/process_usage.h"
 #include "isochron/python/bind.h"
 
@@ -132,11 +133,14 @@ void bind_options(nb::module_& module) {
           nb::arg("framework"))
       .def(
           "introduction",
-          [](const JobSettings& self, const std::string& device) {
-            return Introduction::of(self, ISOCHRON_VERSION, device, io::host_name());
+          [](const JobSettings& self, const std::string& device, bool first) {
+            Introduction introduction = Introduction::of(self, ISOCHRON_VERSION, device, io::host_name());
+            io::add_former_run(introduction, self, first);
+            return introduction;
           },
           nb::arg("device"),
-          "How this worker introduces itself to the others.");
+          nb::arg("first") = false,
+          "How this worker, the first of all or another one, introduces itself to the others.");
   module.def("job_options", [] {
     JobSettings settings;
     nb::list rows;

@@ -206,7 +206,12 @@ void bind_introduction(nb::module_& module) {
       .def(
           "__init__",
           [](Introduction* self, const std::map<std::string, std::string>& shared, Worker worker) {
-            new (self) Introduction{.shared = {shared.begin(), shared.end()}, .worker = std::move(worker), .host = {}};
+            new (self) Introduction{
+                .shared = {shared.begin(), shared.end()},
+                .worker = std::move(worker),
+                .host = {},
+                .former = {},
+                .trouble = {}};
           },
           nb::arg("shared"),
           nb::arg("worker"))

@@ -48,7 +48,8 @@ std::vector<Worker> Fleet::roster(bool nominal_weights) const {
          .weight = nominal_weights ? machines_[member.index].cores : 0.0,
          .min_batch = worker.min_batch,
          .max_batch = worker.max_batch,
-         .granularity = worker.granularity});
+         .granularity = worker.granularity,
+         .name = worker.name});
   }
   return workers;
 }

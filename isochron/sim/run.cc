@@ -43,6 +43,9 @@ Run::Run(
 
 Roster Run::roster() const {
   Roster roster{.workers = fleet.roster(weights_known), .global_batch = options.global_batch};
+  if (!options.former.empty()) {
+    take_over(options.former, roster.workers);
+  }
   if (units_per_sample > 1) {
     roster.units_per_sample = units_per_sample;
     roster.global_batch *= roster.units_per_sample;

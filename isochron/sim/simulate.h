@@ -25,6 +25,7 @@
 
 #include "isochron/core/policy/controller.h"
 #include "isochron/core/staleness/sync.h"
+#include "isochron/core/trace/former_run.h"
 #include "isochron/core/trace/quantiles.h"
 #include "isochron/core/trace/run_log.h"
 #include "isochron/sim/cluster.h"
@@ -51,6 +52,7 @@ struct Options {
   RateOptions rate;
   double failure_seconds = 0.05;   // BSP: from a kill until the others have noticed and go on, >= 0
   bool nominal_weights = false;    // tell the policies the workers' cores, as weights
+  std::vector<FormerSpeed> former;  // of the workers in an earlier run, by name: where the first split comes from
   std::optional<Lengths> lengths;  // samples cost differently, BSP only; an overhead is of samples of mean cost
 
   /// Throws std::invalid_argument naming the field, the value and what is permitted.

@@ -10,6 +10,8 @@ class JobKeywords(TypedDict, total=False):
 
     # What splits it; see 'isochron policies'
     policy: str
+    # The log of an earlier run of these workers: the first split follows their speeds in it; empty: equal shares
+    start_from: str
     # Gradients: exact are one big batch's, mean for comparison
     weighting: Literal["exact", "mean"]
     # The samples that do not fill a step: taken or left out

@@ -191,6 +191,15 @@ TEST(IsochronPolicyTest, StartsFromNominalSpeedsWhenAsked) {
   EXPECT_EQ(Controller(roster, {.policy = "isochron"}).decision().batch_sizes, (Batches{6, 6}));
 }
 
+TEST(IsochronPolicyTest, StartsFromTheSpeedsOfAnEarlierRun) {
+  Roster roster = roster_of(2, 12);
+  roster.workers[0].former_speed = 50.0;
+  roster.workers[1].former_speed = 10.0;
+  EXPECT_EQ(Controller(roster, {.policy = "isochron"}).decision().batch_sizes, (Batches{10, 2}));
+  roster.workers[1].former_speed = 0.0;  // not all are known
+  EXPECT_EQ(Controller(roster, {.policy = "isochron"}).decision().batch_sizes, (Batches{6, 6}));
+}
+
 TEST(IsochronPolicyTest, TakesTheRiskOfANoisyWorkerIntoAccount) {
   // Equal mean speeds; worker 3 is ten times as noisy, so it must get less than a quarter.
   const auto share_with = [](const char* policy) {

@@ -110,5 +110,5 @@ def test_workers_compare_every_option_that_they_must_share():
         if row["type"] == "str" and row["name"] not in other:
             continue  # names for people
         mine, theirs = _core.JobSettings(), _core.JobSettings(**{row["name"]: value})
-        refusal = _core.objection(theirs.introduction("cpu"), mine.introduction("cpu"))
+        refusal = _core.objection(theirs.introduction("cpu", first=False), mine.introduction("cpu", first=True))
         assert refusal.startswith(f"{row['name']} is") == row["agreed"], (row["name"], refusal)

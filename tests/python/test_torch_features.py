@@ -109,3 +109,18 @@ def test_the_run_log_and_tensorboard_tell_of_every_step(pair, tmp_path):
 
 def test_a_worker_of_an_emulated_cluster_publishes_its_step(alone, tmp_path):
     assert alone.run("clustered", path=str(tmp_path / "step")) == [("slow", 30, 2, 2)]  # steps 0, 1 and 2
+
+
+def test_a_job_starts_with_the_speeds_of_an_earlier_run(pair, tmp_path):
+    from conftest import step
+
+    path = tmp_path / "run.jsonl"
+    members = [{"id": 0, "name": "worker-0", "kind": "cpu"}, {"id": 1, "name": "worker-1", "kind": "cpu"}]
+    header = {"type": "run", "schema": 1, "program": "torch", "version": "0", "policy": "isochron", "cluster": "",
+              "global_batch": 40, "seed": 0, "workers": members}  # fmt: skip
+    lines = [header, *(step(number, [20, 20], [0.1, 0.3]) for number in range(5))]  # 200 and 67 samples a second
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for sizes, words in pair.run("started_from", path=str(path)):
+        assert sizes == [30, 10] and "earlier run" in words
+    for words in pair.run("started_from", path=str(tmp_path / "nothing")):  # on both, though the first one reads
+        assert words.startswith(f"start_from is '{tmp_path / 'nothing'}'; permitted: a run log")

@@ -457,3 +457,14 @@ def clustered(path):
             del os.environ[name]
     with open(path, "rb") as file:
         return worker.name, job.options.max_batch, worker.granularity, int.from_bytes(file.read(), "little")
+
+
+def started_from(path):
+    """The first split of a job that is told of an earlier run, or what it says against it."""
+    try:
+        job = isochron.Job(global_batch=40, start_from=path)
+    except ValueError as error:
+        return str(error)
+    sizes, words = job.batch_sizes, job.decision.words
+    job.close()
+    return sizes, words

@@ -73,6 +73,21 @@ TEST(IntroductionTest, ANewcomerWithOtherOptionsIsObjectedTo) {
       "policy is lbb on the newcomer; permitted: what rank 0 has, uniform");
 }
 
+TEST(IntroductionTest, WhatTheFirstWorkerReadOfAnEarlierRunHoldsForAll) {
+  std::vector<Introduction> introductions(2, introduction("isochron"));
+  for (Introduction& one : introductions) {
+    one.shared["start_from"] = "run.jsonl";
+  }
+  introductions[0].former = {{"worker-0", 30.0}, {"worker-1", 10.0}};
+  introductions[0] = Introduction::decode(introductions[0].encode());
+  const std::vector<Worker> workers = agree(introductions);
+  EXPECT_EQ(workers[0].former_speed, 30.0);
+  EXPECT_EQ(workers[1].former_speed, 10.0);
+  introductions[0].trouble = "start_from is 'run.jsonl'; permitted: a run log";
+  introductions[0] = Introduction::decode(introductions[0].encode());
+  EXPECT_EQ(refusal(introductions), "start_from is 'run.jsonl'; permitted: a run log");
+}
+
 TEST(IntroductionTest, SurvivesItsWay) {
   const Introduction back = Introduction::decode(introduction("static:split=1,2").encode());
   EXPECT_EQ(back.shared, introduction("static:split=1,2").shared);

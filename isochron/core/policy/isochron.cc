@@ -76,6 +76,14 @@ Proposal IsochronPolicy::start(const Roster& roster, std::span<const std::int64_
   }
   const Reason reason = first ? Reason::kStarted : Reason::kRosterChanged;
   const bool weights_known = std::ranges::all_of(roster.workers, [](const Worker& w) { return w.weight > 0.0; });
+  if (std::ranges::all_of(roster.workers, [](const Worker& w) { return w.former_speed > 0.0; })) {
+    std::vector<double> speeds;
+    std::ranges::transform(roster.workers, std::back_inserter(speeds), &Worker::former_speed);
+    return {
+        .batches = proportional_split(roster, speeds),
+        .reason = reason,
+        .words = "split by the speeds of an earlier run until the first readings are in"};
+  }
   if (options_.start == "weights" && weights_known) {
     std::vector<double> weights;
     std::ranges::transform(roster.workers, std::back_inserter(weights), &Worker::weight);

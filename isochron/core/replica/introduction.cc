@@ -29,12 +29,22 @@ std::string difference(const Introduction& theirs, const Introduction& first, co
   return {};
 }
 
+// Nothing if it is not there.
+std::string value_of(const Introduction& introduction, std::string_view option) {
+  const auto found = introduction.shared.find(option);
+  return found == introduction.shared.end() ? std::string() : found->second;
+}
+
 struct Described {
   WorkerState worker;
   std::string host;
+  std::vector<FormerSpeed> former;
+  std::string trouble;
   void exchange(StateExchange& state) {
     state.part("worker", worker);
     state.field("worker.host", host);
+    state.parts("worker.former", former);
+    state.field("worker.trouble", trouble);
   }
 };
 
@@ -66,13 +76,17 @@ std::vector<std::string> names_by_host(std::span<const Introduction> introductio
 Introduction Introduction::of(
     const JobSettings& settings, std::string_view version, std::string_view device, std::string host) {
   Introduction introduction{
-      .shared = option_texts(settings, kAgreed), .worker = describe(settings, device), .host = std::move(host)};
+      .shared = option_texts(settings, kAgreed),
+      .worker = describe(settings, device),
+      .host = std::move(host),
+      .former = {},
+      .trouble = {}};
   introduction.shared.emplace("version", version);
   return introduction;
 }
 
 std::string Introduction::encode() const {
-  Described described{{worker}, host};
+  Described described{{worker}, host, former, trouble};
   State state = save_state(described);
   state.words.insert(shared.begin(), shared.end());
   return state.serialize();
@@ -82,7 +96,12 @@ Introduction Introduction::decode(const std::string& text) {
   const State state = State::parse(text);
   Described described;
   restore_state(described, state);
-  Introduction introduction{.shared = {}, .worker = described.worker.worker, .host = described.host};
+  Introduction introduction{
+      .shared = {},
+      .worker = described.worker.worker,
+      .host = described.host,
+      .former = described.former,
+      .trouble = described.trouble};
   for (const auto& [name, value] : state.words) {
     if (!name.starts_with(kWorker)) {
       introduction.shared.emplace(name, value);
@@ -104,6 +123,13 @@ std::vector<Worker> agree(std::span<const Introduction> introductions) {
     worker.name = worker.name.empty() ? names[rank] : worker.name;
     worker.name = name_of(worker);
     workers.push_back(std::move(worker));
+  }
+  if (!introductions.empty() && !introductions[0].trouble.empty()) {
+    throw std::invalid_argument(introductions[0].trouble);
+  }
+  const auto asked = introductions.empty() ? std::string() : value_of(introductions[0], "start_from");
+  if (!asked.empty()) {
+    take_over(introductions[0].former, workers);
   }
   return workers;
 }

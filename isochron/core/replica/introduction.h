@@ -10,6 +10,7 @@
 
 #include "isochron/core/job_settings.h"
 #include "isochron/core/state.h"
+#include "isochron/core/trace/former_run.h"
 #include "isochron/core/worker.h"
 
 namespace isochron {
@@ -18,6 +19,8 @@ struct Introduction {
   std::map<std::string, std::string, std::less<>> shared;  // options by name; all workers must give the same
   Worker worker;                                           // its id is not known yet
   std::string host;                                        // that it runs on
+  std::vector<FormerSpeed> former;                         // of the workers in an earlier run; from rank 0
+  std::string trouble;                                     // what keeps rank 0 from saying so; empty: nothing
 
   /// What a worker of this version with these settings says. `device` is its kind unless the settings name one.
   static Introduction of(
@@ -30,7 +33,7 @@ struct Introduction {
 
 /// All workers by rank, which is their id; who has no name gets one: worker-0 and so on if all are on one host, else
 /// node7-0, of the host and the place among the ranks there. Throws std::invalid_argument naming option, rank
-/// and values if they do not share what they must.
+/// and values if they do not share what they must, or what rank 0 could not read.
 std::vector<Worker> agree(std::span<const Introduction> introductions);
 
 /// Why a worker of the job does not accept the newcomer, or nothing.

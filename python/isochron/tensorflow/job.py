@@ -83,7 +83,7 @@ class Job(HandsOut):
         options = self.options
         self._gpu = bool(tf.config.list_physical_devices("GPU"))
         device = "gpu" if self._gpu else "cpu"
-        mine = options.settings.introduction(device)
+        mine = options.settings.introduction(device, first=self.is_first)
         workers = _core.agree([_core.Introduction.decode(one) for one in self._collectives.gather(mine.encode())])
         return _core.Replica(options.settings, workers, self.rank, cpu=device == "cpu")
 
