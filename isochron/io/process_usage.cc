@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <climits>
+#include <cstdint>
 #include <fstream>
+#include <string>
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,15 +18,26 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
+/// The second number of /proc/self/statm. It is not read by operator>>: with PyTorch's wheels for GPUs, which bring parts of
+/// an older C++ library into the process, that ends in a segmentation fault.
+std::int64_t resident_pages() {
+  std::ifstream file("/proc/self/statm");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t space = text.find(' ');
+  std::int64_t pages = 0;
+  if (space != std::string::npos) {
+    std::from_chars(text.data() + space + 1, text.data() + text.size(), pages);
+  }
+  return pages;
+}
+
 }  // namespace
 
 ProcessUsage process_usage() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  std::ifstream pages("/proc/self/statm");
-  double size = 0;
-  double resident = 0;
-  pages >> size >> resident;
+  const auto resident = static_cast<double>(resident_pages());
   const auto page = static_cast<double>(sysconf(_SC_PAGESIZE));
   const double machine = page * static_cast<double>(sysconf(_SC_PHYS_PAGES));
   const double memory = page * resident / machine;

@@ -10,7 +10,7 @@ class JobKeywords(TypedDict, total=False):
 
     # What splits it; see 'isochron policies'
     policy: str
-    # The log of an earlier run of these workers: the first split follows their speeds in it; empty: equal shares
+    # The log of an earlier run of these workers, whose speeds the first split follows; empty: equal shares
     start_from: str
     # Gradients: exact are one big batch's, mean for comparison
     weighting: Literal["exact", "mean"]

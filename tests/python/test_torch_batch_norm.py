@@ -91,11 +91,23 @@ LAYERS = {
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_kernels_on_unequal_shares_are_one_batch(kernels, kind):
+    expect_one_batch(kind, Threads(3))
+    assert kernels.count("batch_norm_backward_elemt") == 2 * 3  # steps, workers
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_workers_with_and_without_kernels_are_one_batch(monkeypatch, kind):
+    """As CPUs and GPUs are in one job: what they exchange must mean the same."""
+    threads = Threads(3)
+    monkeypatch.setattr(batch_norm, "_has_kernels", lambda x: threads.mine.rank != 1)
+    expect_one_batch(kind, threads)
+
+
+def expect_one_batch(kind, threads):
     make, shape = LAYERS[kind]
     sizes, steps = (5, 2, 1), 2
     torch.manual_seed(0)
     whole = make().double()
-    threads = Threads(len(sizes))
     copies = [make().double() for _ in sizes]
     for copy in copies:
         batch_norm.make_exact(copy, batch_norm.Statistics(threads))
@@ -128,7 +140,6 @@ def test_kernels_on_unequal_shares_are_one_batch(kernels, kind):
         for copy in copies:
             for mine, theirs in zip(copy.buffers(), whole.buffers(), strict=True):
                 torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
-    assert kernels.count("batch_norm_backward_elemt") == steps * len(sizes)
 
 
 def test_kernels_are_for_gpus_with_samples_on_every_worker_and_wide_running_statistics():

@@ -8,7 +8,7 @@ import threading
 import pytest
 import torch
 
-from isochron.torch import watch
+from isochron.torch import nccl_watch
 from isochron.torch.stopwatch import Stopwatch, Waits
 from isochron.torch.world import choose_backend
 from ranks import Ranks
@@ -45,8 +45,8 @@ def test_whoever_aborts_nccl_has_told_the_others_before(monkeypatch):
     """Who receives from an aborted kernel finds the word in the store when it asks, after its own exchange has
     ended."""
     calls, done = [], threading.Event()
-    monkeypatch.setattr(watch, "abort_nccl", lambda: (calls.append("abort"), done.set()))
-    looker = watch.Watch(lambda: "lost rank 1", lambda: "", calls.append, timeout=60.0)
+    monkeypatch.setattr(nccl_watch, "abort_nccl", lambda: (calls.append("abort"), done.set()))
+    looker = nccl_watch.Watch(lambda: "lost rank 1", lambda: "", calls.append, timeout=60.0)
     assert done.wait(30)
     looker.close()
     assert calls == ["lost rank 1", "abort"]
@@ -69,14 +69,6 @@ def test_workers_on_a_gpu_and_on_cpus_train_like_one_process(make_ranks):
         assert result["complete"]
         assert result["sizes"] == [4 * (1 + rank)] * 20
         assert result["gradients"] == result["reports"] == "gloo"
-
-
-@on_gpu
-def test_cuda_graphs_of_every_batch_size_train_like_one_process(make_ranks):
-    for result in make_ranks(NCCL, NCCL).run("graphed"):
-        assert result["far"] < 1e-9
-        assert len(result["sizes"]) >= 3
-        assert result["graphs"] == [len(result["sizes"])] * 4
 
 
 @on_gpu

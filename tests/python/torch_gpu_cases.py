@@ -180,54 +180,6 @@ def starve():
     return {"computed": computed, "complete": complete, "events": [(event.event, event.worker) for event in events]}
 
 
-class Graphed(nn.Module):
-    """The model as CUDA graphs of forward and backward, one for each batch size that comes: docs/pytorch.md."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-        self.graphs = {}
-
-    def forward(self, x):
-        if not self.training:
-            return self.model(x)
-        if x.shape not in self.graphs:
-            one = nn.Sequential(self.model)  # make_graphed_callables() changes what it is given
-            like = torch.rand_like(x).requires_grad_(x.requires_grad)
-            self.graphs[x.shape] = torch.cuda.make_graphed_callables(one, (like,))
-        return self.graphs[x.shape](x)
-
-
-def graphed(sizes=((4, 20), (10, 14), (4, 20), (18, 6), (10, 14))):
-    """Every size several times, in turn; how far that ends from one process on a CPU."""
-    import torch_cases
-
-    device, steps = gpu_of_rank(), 4 * len(sizes)
-    job = isochron.Job(global_batch=24, device=device, reseed=False)
-    model = models.make("cnn")
-    # A graph holds no exchange, so BatchNorm, which exchanges its statistics, stays outside.
-    for name, layer in model.named_children():
-        if isinstance(layer, (nn.Conv2d, nn.Linear)):
-            setattr(model, name, Graphed(layer))
-    model = model.to(device)
-    model, optimizer = job.prepare(model, torch_cases.optimizer_of(model))
-    seen = []
-    dataset = models.Images(size=24 * steps)
-    for x, y in job.loader(dataset):
-        seen.append(len(x))
-        job.backward(models.loss_of(model(x.to(device)), y.to(device)))
-        optimizer.step()
-        optimizer.zero_grad()
-        job.finish_step()
-        if job.step < steps:
-            job._replica.change_bounds([(size, size) for size in sizes[job.step % len(sizes)]])
-    job.close()
-    graphs = [len(one.graphs) for one in job.unwrap(model).modules() if isinstance(one, Graphed)]
-    mine = torch_cases.flat(model).cpu()
-    alone = torch_cases.train_alone("cnn", steps, 24, torch.float64, dataset=dataset)
-    return {"far": (mine - alone).abs().max().item(), "sizes": sorted(set(seen)), "graphs": graphs}
-
-
 def dropped(p=0.3):
     """The same elements on a CPU and on a GPU."""
     from isochron.torch.dropout import keep

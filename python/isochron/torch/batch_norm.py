@@ -105,12 +105,12 @@ def _gradients(ctx: Any, dy: torch.Tensor, x: torch.Tensor, weight: Any, mean: t
     by_weight, by_bias = aten.native_batch_norm_backward(
         dy, x, torch.ones_like(mean) if weight is None else weight.to(mean.dtype), mean, variance, mean, inverse, False,
         ctx.eps, [False, True, True])[1:]  # fmt: skip
-    totals = ctx.statistics.add(torch.stack((by_weight, by_bias)).double())
+    total_dy, total_dy_normal = ctx.statistics.add(torch.cat((by_bias, by_weight)).double()).chunk(2)
     precise = torch.rsqrt(variance.double() + ctx.eps)
     scale = precise if weight is None else precise * weight
     through_statistics = -scale * ctx.share
-    slope = through_statistics * precise * totals[0]
-    offset = through_statistics * totals[1] - slope * mean
+    slope = through_statistics * precise * total_dy_normal
+    offset = through_statistics * total_dy - slope * mean
     zero, one = torch.zeros_like(mean), torch.ones_like(mean)
     line = aten.native_batch_norm(x, slope.to(mean.dtype), offset.to(mean.dtype), zero, one, False, 0.0, 0.0)[0]
     dx = line.addcmul_(dy, _per_channel(scale.to(mean.dtype), x))
