@@ -149,8 +149,8 @@ class Soak:
             self.counts[kind] += 1
 
     def fault(self):
-        # A job that is struck while it starts has to be started again. On a busy machine that takes longer than the time
-        # between two faults, so that few of the faults may do it: most of the time is for jobs that train.
+        # A job that is struck while it starts has to be started again. On a busy machine that takes longer than the
+        # time between two faults, so that few of the faults may do it: most of the time is for jobs that train.
         moved = self.lines() > self.lines_at_fault
         self.lines_at_fault = self.lines()
         if not moved and self.random.random() > 0.15:

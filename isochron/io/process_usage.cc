@@ -18,8 +18,8 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-/// The second number of /proc/self/statm. It is not read by operator>>: with PyTorch's wheels for GPUs, which bring parts of
-/// an older C++ library into the process, that ends in a segmentation fault.
+/// The second number of /proc/self/statm. It is not read by operator>>: with PyTorch's wheels for GPUs, which bring
+/// parts of an older C++ library into the process, that ends in a segmentation fault.
 std::int64_t resident_pages() {
   std::ifstream file("/proc/self/statm");
   std::string text;

@@ -50,10 +50,10 @@ struct Options {
   double network_share = 0.05;   // of the time, that exchanges may take where they are chosen
   Network network;
   RateOptions rate;
-  double failure_seconds = 0.05;   // BSP: from a kill until the others have noticed and go on, >= 0
-  bool nominal_weights = false;    // tell the policies the workers' cores, as weights
+  double failure_seconds = 0.05;    // BSP: from a kill until the others have noticed and go on, >= 0
+  bool nominal_weights = false;     // tell the policies the workers' cores, as weights
   std::vector<FormerSpeed> former;  // of the workers in an earlier run, by name: where the first split comes from
-  std::optional<Lengths> lengths;  // samples cost differently, BSP only; an overhead is of samples of mean cost
+  std::optional<Lengths> lengths;   // samples cost differently, BSP only; an overhead is of samples of mean cost
 
   /// Throws std::invalid_argument naming the field, the value and what is permitted.
   void validate() const;

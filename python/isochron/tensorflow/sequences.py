@@ -107,8 +107,8 @@ class HandsOut:
     """What a job does to say whose samples are whose."""
 
     options: JobOptions
-    rank: int
-    size: int
+    rank: Any  # properties of the job
+    size: Any
     _replica: Any
     _plan: Any
     _source: Any

@@ -69,7 +69,7 @@ class Int8Average:
     def __init__(self, group: dist.ProcessGroup, waits: Waits) -> None:
         self.process_group: dist.ProcessGroup | None = group
         self._waits = waits
-        self._places: dict[nn.Parameter, int] = {}  # where a parameter's numbers begin
+        self._places: dict[torch.Tensor, int] = {}  # where a parameter's numbers begin
         self._size = 0
         self._buckets: list[tuple[dist.GradBucket, torch.futures.Future[torch.Tensor]]] = []
         self._error: torch.Tensor | None = None  # of this worker

@@ -158,8 +158,10 @@ class LocalJob(Job):
         assert self._source is not None
         undoable = self._may_undo
         self._models.remember()
-        saved = [[copy.deepcopy(one.state_dict()) for one in these] if undoable else []
-                 for these in (self._optimizers, self._prepared.others)]  # fmt: skip
+        optimizers, others = (
+            [copy.deepcopy(one.state_dict()) for one in these] if undoable else []
+            for these in (self._optimizers, self._prepared.others)
+        )
         self._rate.apply(self._optimizers, self.decision.learning_rate_factor)
         self._world.watch_gradients()
         self._world.take_waits()
@@ -167,7 +169,7 @@ class LocalJob(Job):
         most = self._loader_options.max_steps
         left = 0 if most is None else most * self.options.global_batch - self._replica.position
         plan = self._replica.plan(most=left)
-        self._round = Round(plan, plan.parts, *saved)
+        self._round = Round(plan, plan.parts, optimizers, others)
 
     def _take_part(self, under_way: Round) -> Any:
         assert isinstance(self._source, MapSource)
@@ -244,7 +246,8 @@ class LocalJob(Job):
         self._stop_clock()
         self._rate.restore()
         self._items = self._round.items
-        self._loss = sum(self._round.losses) / self._items if self._round.losses and self._items else None
+        losses = self._round.losses
+        self._loss = sum(losses[1:], losses[0]) / self._items if losses and self._items else None
         looks = self.options.on_nonfinite != "ignore"
         self._group.finite = not looks or self._models.finite()
         try:

@@ -24,7 +24,7 @@ class ServedModels(Models):
                 tensor.copy_(self._world.broadcast(tensor.detach().cpu(), 0))
         return model
 
-    def average_buffers(self, samples: int) -> None:
+    def average_buffers(self, samples: float) -> None:
         """BatchNorm's running statistics, by the samples of each worker since the last barrier. Collective."""
         buffers = [buffer for model in self.models for buffer in model.buffers()]
         if not buffers:
