@@ -1,5 +1,6 @@
 """Cells of native jobs: workers under mpirun that strike themselves, and jobs of the program under its launcher."""
 
+import contextlib
 import functools
 import json
 import os
@@ -137,9 +138,10 @@ class LaunchedJob:
 
         def look():
             for file in self.folder.glob(f"isochron-*/{worker}.pids"):
-                words = file.read_text().split()
-                if words and int(words[0]) != other_than:
-                    return int(words[0])
+                with contextlib.suppress(FileNotFoundError):  # a worker that is lost is forgotten before the next comes
+                    words = file.read_text().split()
+                    if words and int(words[0]) != other_than:
+                        return int(words[0])
             return None
 
         return self.until(look)
