@@ -422,7 +422,7 @@ LaunchEnd launch(const LaunchOptions& requested) {
 
   for (int attempt = 1;; ++attempt) {
     const JobEnd end = run_job(options, mpirun, signals, tree);
-    if (!end.before_first_step) {
+    if (!end.before_first_step || end.asked_to_end) {
       return {.status = end.status, .asked_to_end = end.asked_to_end};
     }
     if (attempt == kMostStarts) {

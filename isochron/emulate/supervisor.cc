@@ -491,6 +491,9 @@ void Supervisor::signal_workers(int signal) const {
 /// mpirun's word does not count for much: it says 0 however many ranks were lost, unless one of them had joined later.
 /// The job succeeded, or ended as it was asked to, if somebody reached its end and all others were lost on the way.
 int Supervisor::verdict() const {
+  if (start_failed_ && passed_on_ != 0) {
+    return 128 + passed_on_;  // it was asked to end while those who had not begun were being killed
+  }
   bool reached = false;
   bool finished = false;
   int failure = 0;
