@@ -255,6 +255,7 @@ void Bsp::finish_step(double seconds) {
 
 void Bsp::finish_round() {
   std::vector<StepReport> reports;
+  reports.reserve(seconds_.size());
   for (const double seconds : seconds_) {
     reports.push_back({.seconds = seconds, .exchange = std::max(0.0, now_ - start_ - longest_)});
   }

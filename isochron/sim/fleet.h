@@ -78,7 +78,7 @@ class Fleet {
     double most_cores = 0.0;
     double slowdown = 1.0;
     double common = 1.0;
-    std::set<std::int64_t> sizes{};  // that it has computed
+    std::set<std::int64_t> sizes;  // that it has computed
     NoiseProcess noise;
   };
 

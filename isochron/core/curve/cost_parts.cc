@@ -35,8 +35,10 @@ double squares_of(std::span<const Heard> workers, double ratio) {
 /// As small as any ratio makes the squares.
 double noise_of(const CostParts& parts) {
   double least = parts.fit(0.0, kFirstVariance).squares;
-  for (double ratio = kLeastRatio; ratio <= kMostRatio; ratio *= 2.0) {
+  double ratio = kLeastRatio;
+  while (ratio <= kMostRatio) {
     least = std::min(least, parts.fit(ratio, kFirstVariance).squares);
+    ratio *= 2.0;
   }
   const double known = std::max(parts.readings() - 3.0, 0.0);
   return std::max((std::max(least, 0.0) + kFirstReadings * kFirstVariance) / (known + kFirstReadings), kLeastVariance);
@@ -47,11 +49,13 @@ double best_ratio(std::span<const Heard> workers) {
   const auto squares = [&](double ratio) { return squares_of(workers, ratio); };
   double best = 0.0;
   double least = squares(0.0);
-  for (double ratio = kLeastRatio; ratio <= kMostRatio; ratio *= 2.0) {
+  double ratio = kLeastRatio;
+  while (ratio <= kMostRatio) {
     if (const double left = squares(ratio); left < least) {
       best = ratio;
       least = left;
     }
+    ratio *= 2.0;
   }
   double low = best > kLeastRatio ? 0.5 * best : 0.0;
   double high = std::clamp(2.0 * best, kLeastRatio, kMostRatio);

@@ -239,7 +239,8 @@ std::string IsochronPolicy::advice(const Roster& roster, std::span<const double>
   }
   const Worker& worker = roster.workers[last];
   const std::int64_t unit = worker.granularity;
-  if (batches[last] > static_cast<double>((worker.min_batch + unit - 1) / unit * unit)) {
+  const std::int64_t least = (worker.min_batch + unit - 1) / unit * unit;
+  if (batches[last] > static_cast<double>(least)) {
     return "";
   }
   // It has as little as it may and is the last one all the same.

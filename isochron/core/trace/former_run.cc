@@ -54,6 +54,7 @@ std::vector<FormerSpeed> FormerRun::speeds() const {
     by_name[name_of({.id = id, .name = name == names_.end() ? std::string() : name->second})] = *middle;
   }
   std::vector<FormerSpeed> speeds;
+  speeds.reserve(by_name.size());
   for (const auto& [name, speed] : by_name) {
     speeds.push_back({.name = name, .samples_per_second = speed});
   }
