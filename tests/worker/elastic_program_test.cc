@@ -262,17 +262,6 @@ TEST_F(ElasticProgramTest, AJobWithAWorkerThatDoesNotStartInTimeIsStartedAgain) 
   expect_proven_ledger();
 }
 
-// mpirun stands still, so that the request comes while those who have begun are being killed.
-TEST_F(ElasticProgramTest, AJobThatIsAskedToEndWhileItsStartFailsIsNotStartedAgain) {
-  const Outcome outcome = script(
-      "-n 2 --start-timeout 5 -- " + kTrain,
-      "victim=$(next 1); mpirun=$(pgrep -P $(launcher)); kill -STOP $victim $mpirun; said 'are killed' "
-      "$PWD.captured.err;"
-      "kill -TERM $(launcher); sleep 0.5; kill -CONT $mpirun");
-  EXPECT_EQ(outcome.status, 143) << outcome.errors;
-  EXPECT_THAT(outcome.errors, testing::Not(HasSubstr("started again")));
-}
-
 // The others' votes end only if MPI knows of the death at once.
 TEST_F(ElasticProgramTest, AWorkerMayBeLostRightAfterTheRequestToEnd) {
   const Outcome outcome = script(
