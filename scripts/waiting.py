@@ -25,7 +25,7 @@ def steps_of(path):
 
 
 def bars(steps, seconds, top):
-    """Of one policy: a line for each worker."""
+    """Draws one policy: a line for each worker."""
     begin, scale = steps[0]["start"], WIDTH / seconds
     for row in range(len(steps[0]["workers"])):
         y = top + row * (BAR + GAP)

@@ -90,7 +90,7 @@ def _open_step_file(rank):
 
 
 def cpu_seconds():
-    """Of this process and all that it has started, such as Hivemind's."""
+    """Counts this process and all that it has started, such as Hivemind's."""
     parents, ticks = {}, {}
     for name in os.listdir("/proc"):
         if name.isdigit():

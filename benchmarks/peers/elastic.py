@@ -56,7 +56,7 @@ def gap(steps, moment):
 
 
 def used(logs, epoch):
-    """Of an epoch that was gone through: samples never used, and used or computed more than once."""
+    """The samples of an epoch that were never used, and those used or computed more than once."""
     lines = [line for steps in logs for line in steps if line["epoch"] == epoch]
     count = collections.Counter(one for line in lines for one in line["ids"])
     return {"never_used": SAMPLES - len(count), "used_again": sum(number - 1 for number in count.values())}

@@ -24,7 +24,7 @@ VARIANTS = {
 
 
 def reference(used):
-    """Of one process, with each sample as often as it was used; NumPy alone."""
+    """What one process gets, with each sample as often as it was used; NumPy alone."""
     x, y = common.small_data(sum(SHARES))
     w1, b1, w2, b2 = common.small_parameters()
     weight = numpy.array([used[index] for index in range(len(x))], float)

@@ -38,7 +38,7 @@ def made_up(size):
 
 
 def speeches(folder):
-    """Of the training text, in its order."""
+    """Those of the training text, in its order."""
     text = torch.frombuffer(bytearray((folder / "train.bin").read_bytes()), dtype=torch.int16).long()
     starts = torch.frombuffer(bytearray((folder / "train.starts").read_bytes()), dtype=torch.int64).tolist()
     return [text[first : min(last, first + LONGEST)] for first, last in itertools.pairwise([*starts, len(text)])]

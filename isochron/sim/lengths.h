@@ -28,7 +28,7 @@ struct Lengths {
   /// Throws std::invalid_argument naming the value and what is permitted.
   void validate() const;
 
-  /// Of `samples` samples; the same for the same seed.
+  /// The lengths of `samples` samples; the same for the same seed.
   [[nodiscard]] SampleWorks works(std::int64_t samples, std::uint64_t seed) const;
 };
 

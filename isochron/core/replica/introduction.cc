@@ -52,8 +52,8 @@ std::string_view without_domain(std::string_view host) {
   return host.substr(0, host.find('.'));
 }
 
-/// Of the ranks in order: node7-0, node7-1, node8-0; with domains if hosts of several have one name. Nothing if all are
-/// on one host.
+/// Names for the ranks in order: node7-0, node7-1, node8-0; with domains if hosts of several have one name. Nothing if
+/// all are on one host.
 std::vector<std::string> names_by_host(std::span<const Introduction> introductions) {
   std::set<std::string_view> hosts;
   std::set<std::string_view> short_hosts;

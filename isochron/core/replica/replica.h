@@ -160,8 +160,8 @@ class Replica {
   /// Once the gradients of a reported step are averaged: the squared norms of this worker's own mean gradient and of
   /// the average. They travel with the next report, for AdaScale.
   void measure_gradient(double local_square, double global_square);
-  /// Of a reported round: what this worker's change of the parameters is multiplied with before the changes are added
-  /// up, its items over those of all.
+  /// What this worker's change of the parameters in a reported round is multiplied with before the changes are added
+  /// up: its items over those of all.
   [[nodiscard]] double average_weight(std::span<const StepReport> reports) const;
   /// What to do with a step whose reports are here.
   [[nodiscard]] StepVerdict judge(std::span<const StepReport> reports, bool gradient_is_finite) const;

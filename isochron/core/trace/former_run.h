@@ -37,7 +37,7 @@ class FormerRun {
   void add(const EventRecord& record);
   void add(const EvaluationRecord& /*record*/) {}
 
-  /// Of the workers that have computed, by name.
+  /// The speeds of the workers that have computed, by name.
   [[nodiscard]] std::vector<FormerSpeed> speeds() const;
 
  private:

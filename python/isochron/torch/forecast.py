@@ -36,7 +36,7 @@ class Forecast:
         return [(worker.id, worker.name, worker.kind) for worker in self._workers]
 
     def _make_records(self, readings: list[list[list[float] | None]]) -> list[_core.StepRecord]:
-        """Of the steps that all workers have seen as such; the first worker's clock counts."""
+        """Records of the steps that all workers have seen as such; the first worker's clock counts."""
         records: list[_core.StepRecord] = []
         for ranks in zip(*readings):
             if any(one is None for one in ranks):

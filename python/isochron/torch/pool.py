@@ -139,7 +139,7 @@ _NUMPY_FORMAT = "2496si"  # 624 words, and how many of them are used up
 
 
 def _numpy_state() -> bytes | None:
-    """Of NumPy's global generator; None if there is none."""
+    """The state of NumPy's global generator; None if there is none."""
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return None

@@ -68,7 +68,7 @@ def obstacle(model: nn.Module, forward: Forward | None) -> str:
 
 
 def measure_fixed_share(model: nn.Module, forward: Forward, device: torch.device) -> tuple[float, float]:
-    """Of forward and backward: the share that does not depend on the batch, and the seconds of the whole batch."""
+    """For forward and backward, the share that does not depend on the batch, and the seconds of the whole batch."""
     plain = model.module if isinstance(model, DistributedDataParallel) else model
     buffers = [(buffer, buffer.detach().clone()) for buffer in plain.buffers()]
     small = forward.batch // 4

@@ -141,7 +141,7 @@ class _Profiler:
         return (time.perf_counter() - start) / count
 
     def update_seconds(self, optimizer: torch.optim.Optimizer | None) -> float:
-        """Of the copy's optimizer, with the gradients of the last batch."""
+        """Times the copy's optimizer, with the gradients of the last batch."""
         if optimizer is None:
             return 0.0
         times = []
