@@ -14,7 +14,7 @@ scripts/setup.sh build
 scripts/build.py isochron isochron-worker
 test -d data/fashion-mnist || scripts/data.py fashion-mnist
 build/isochron compare --cluster hl8 --policy uniform,isochron --model cnn --dataset fashion-mnist \
-  --global-batch 512 --steps 48 --rounds 1 --turn 12 --logs build/demo
+  --optimizer adam --learning-rate 0.002 --global-batch 512 --steps 48 --rounds 1 --turn 12 --logs build/demo
 build/isochron report build/demo/uniform.1.jsonl build/demo/isochron.1.jsonl -o build/demo/report.html
 cat <<'EOF'
 

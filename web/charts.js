@@ -13,7 +13,7 @@ const state = {
 
 const charts = [];  // whatever has draw() and follow()
 const kHeight = 260;
-const kAxisLabels = {steps: "step", time: "seconds since the start"};
+const kAxisLabels = {steps: "step", time: "seconds of training"};
 // There is no half step and no half sample.
 const kWholeTicks = Array.from({length: 48}, (unused, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3));
 
@@ -367,11 +367,12 @@ function spreadOf(choose) {
   };
 }
 
+// A single one is in the table, and no line.
 function evaluationsOf(field) {
   return (run) => {
     const kept = run.evaluations.kept;
     return {x: kept.map(notePlace),
-            y: kept.map((e) => (isNumber(e[field]) ? e[field] : null))};
+            y: kept.map((e) => (kept.length > 1 && isNumber(e[field]) ? e[field] : null))};
   };
 }
 

@@ -27,13 +27,19 @@ function formatNumber(value, digits = 0) {
 function formatSeconds(value) {
   if (!isNumber(value)) return kUnknown;
   const size = Math.abs(value);
-  if (size >= 1e7) return value.toExponential(2) + " s";
-  const minutes = Math.floor((size % 3600) / 60);
-  if (size >= 3600) return `${Math.trunc(value / 3600)} h ${String(minutes).padStart(2, "0")} min`;
-  if (size >= 100) return formatNumber(value) + " s";
+  if (size >= 1e7) return formatNumber(value / 86400) + " d";
+  const split = (number) => `${Math.floor(number / 60)}:${String(Math.floor(number) % 60).padStart(2, "0")}`;
+  if (size >= 100) return (value < 0 ? "-" : "") + (size < 3600 ? split(size) + " min" : split(size / 60) + " h");
   if (size >= 1) return formatNumber(value, 2) + " s";
   if (size >= 1e-3) return formatNumber(1e3 * value, size >= 0.1 ? 0 : 1) + " ms";
   return size === 0 ? "0 s" : formatNumber(1e6 * value, 0) + " µs";
+}
+
+// Percent, with as many digits as neighbouring ticks need to differ.
+function formatPercentTicks(ticks) {
+  const apart = ticks.length > 1 ? 100 * Math.abs(ticks[1] - ticks[0]) : 1;
+  const digits = Math.min(4, Math.max(0, Math.ceil(-Math.log10(apart) - 1e-9)));
+  return ticks.map((tick) => formatNumber(100 * tick, digits) + " %");
 }
 
 function formatTick(value) {

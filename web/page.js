@@ -37,8 +37,8 @@ function makeCharts() {
             () => describeRuns(evaluationsOf("loss"), (value) => formatNumber(value, 4)), {range: rangeAround});
   const percent = (value) => formatNumber(100 * value, 1) + " %";
   new Chart("accuracy", "Accuracy of the runs", () => describeRuns(evaluationsOf("accuracy"), percent), {
-    range: rangeAround,
-    axis: {values: (plot, ticks) => ticks.map((tick) => formatNumber(100 * tick, 0) + " %")},
+    range: (plot, low, high) => rangeAround(plot, low, high).map((end) => Math.min(1, end)),
+    axis: {values: (plot, ticks) => formatPercentTicks(ticks)},
   });
 }
 

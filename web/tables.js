@@ -89,13 +89,19 @@ function showWorkers() {
   const run = currentRun();
   const total = run.workers.reduce((sum, worker) => sum + worker.samples, 0);
   const share = (part, whole) => (whole > 0 ? formatNumber((100 * part) / whole, 1) + " %" : kUnknown);
-  const head = [["worker", "word"], ["mean batch"], ["of all samples"], ["computing"], ["waiting"], ["communicating"],
-                ["mean compute"], ["peak memory"], ["steps"], ["kind", "word"]];
+  const work = run.workers.reduce((sum, worker) => sum + worker.work, 0);
+  const padded = run.workers.some((worker) => worker.padding > 0);
+  // Of a run whose steps are dealt by cost.
+  const costs = (cells) => (work > 0 ? cells.slice(0, padded ? 2 : 1) : []);
+  const head = [["worker", "word"], ["mean batch"], ["of all samples"], ...costs([["of all work"], ["padding"]]),
+                ["computing"], ["waiting"], ["communicating"], ["mean compute"], ["peak memory"], ["steps"],
+                ["kind", "word"]];
   const rows = run.workers.map((worker, place) => {
     const busy = worker.compute + worker.wait + worker.exchange;
     const name = document.createElement("span");
     name.append(workerCell(worker, place, run.workers.length), worker.present ? "" : " (gone)");
     const made = row([[name, "word"], [formatNumber(worker.samples / worker.steps, 1)], [share(worker.samples, total)],
+                      ...costs([[share(worker.work, work)], [share(worker.padding, worker.work)]]),
                       [share(worker.compute, busy)], [share(worker.wait, busy)], [share(worker.exchange, busy)],
                       [formatSeconds(worker.compute / worker.steps)],
                       [worker.last.peak_memory > 0 ? share(worker.last.peak_memory, 1) : kUnknown], [formatNumber(worker.steps)],
@@ -155,6 +161,11 @@ function showNotice() {
                `${formatNumber(exact)} are single steps (the first, the last and those around events), ` +
                `the others sum up to ${formatNumber(widest)} steps each. Lines are means; the smallest and the ` +
                "largest value of every point are kept and drawn as a band, for a worker once it is selected.");
+  }
+  const between = run.summary.between_seconds;
+  if (between > 0.01 * run.summary.total_seconds) {
+    texts.push(`Times are those of training: ${formatSeconds(between)} between steps (evaluations, checkpoints, ` +
+               "recovery, turns of other runs) are left out.");
   }
   if (run.workers_left_out > 0) {
     const [left, kept] = [run.workers_left_out, run.workers.length].map((count) => formatNumber(count));

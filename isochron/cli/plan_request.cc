@@ -124,6 +124,20 @@ PlanTask task_of_run(const PlanRequest& request) {
   return task;
 }
 
+PlanTask task_of_machines(const PlanRequest& request) {
+  const plan::Profile profile = model_profile(request);
+  PlanTask task;
+  task.title = request.machines.empty() ? request.cluster : std::filesystem::path(request.machines).stem().string();
+  task.model = profile.model;
+  task.dataset = profile.dataset;
+  task.groups = machines_of(request, profile);
+  task.exchange = {.gradient_bytes = profile.parameter_bytes, .overlap = request.overlap};
+  task.global_batch = request.global_batch;
+  task.epochs = request.epochs;
+  task.dataset_size = request.dataset_size > 0 ? request.dataset_size : profile.dataset_size;
+  return task;
+}
+
 }  // namespace
 
 void PlanRequest::add_options(CLI::App& command) {
@@ -155,6 +169,7 @@ void PlanRequest::add_options(CLI::App& command) {
       ->group(model);
   const auto set_noise = [this](const std::string& text) { noise = parse_noise(text); };
   add_value(command, "--noise", "SIGMA", "Of the logarithm of step times; beats files", set_noise)->group(model);
+  samples.add_options(command);
   output.add_option(command);
 }
 
@@ -162,19 +177,8 @@ PlanTask checked(const PlanRequest& request) {
   if (request.overlap > 1.0) {
     throw std::invalid_argument("--overlap is " + json_number(request.overlap) + "; permitted: 0 to 1");
   }
-  if (!request.run.empty()) {
-    return task_of_run(request);
-  }
-  const plan::Profile profile = model_profile(request);
-  PlanTask task;
-  task.title = request.machines.empty() ? request.cluster : std::filesystem::path(request.machines).stem().string();
-  task.model = profile.model;
-  task.dataset = profile.dataset;
-  task.groups = machines_of(request, profile);
-  task.exchange = {.gradient_bytes = profile.parameter_bytes, .overlap = request.overlap};
-  task.global_batch = request.global_batch;
-  task.epochs = request.epochs;
-  task.dataset_size = request.dataset_size > 0 ? request.dataset_size : profile.dataset_size;
+  PlanTask task = request.run.empty() ? task_of_machines(request) : task_of_run(request);
+  task.lengths = request.samples.checked();
   return task;
 }
 

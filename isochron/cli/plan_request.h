@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "isochron/cli/json_output.h"
+#include "isochron/cli/lengths_option.h"
 #include "isochron/plan/choice.h"
 
 namespace isochron::cli {
@@ -23,6 +24,7 @@ struct PlanRequest {
   std::int64_t dataset_size = 0;  // 0: the profile's
   double overlap = 1.0;
   std::optional<double> noise;  // beats what profile and machines say
+  LengthsOption samples;
   JsonOutput output;
 
   /// This must outlive the parsing.
@@ -39,6 +41,7 @@ struct PlanTask {
   std::optional<std::int64_t> global_batch;
   std::int64_t epochs = 1;
   std::int64_t dataset_size = 0;  // 0: unknown
+  std::optional<sim::Lengths> lengths;
 };
 
 /// Reads the files. Throws std::invalid_argument naming the option, the value and what is permitted.

@@ -197,6 +197,34 @@ std::string marginal_sentences(const PlanTask& task, const PlanResults& results)
   return text;
 }
 
+/// Nothing where all samples cost the same.
+std::string lengths_table(const PlanResults& results) {
+  if (!results.lengths) {
+    return "";
+  }
+  const plan::LengthForecast& forecast = *results.lengths;
+  std::vector<std::vector<std::string>> rows{{"samples of unequal length", "samples/s", "step ms", "padding"}};
+  const auto add = [&](const char* name, const plan::LengthForecast::Deal& deal) {
+    rows.push_back(
+        {name,
+         fixed(deal.samples_per_second, 1),
+         fixed(1e3 * deal.step_seconds, 1),
+         fixed(100.0 * deal.padding, 1) + " %"});
+  };
+  add("dealt by cost", forecast.by_cost);
+  add("by count", forecast.by_count);
+  add("in equal shares", forecast.equal);
+  return '\n' + format_table(rows) +
+         "Dealt by cost: " + fixed(forecast.by_cost.samples_per_second / forecast.by_count.samples_per_second, 2) +
+         "x by count, " + fixed(forecast.by_cost.samples_per_second / forecast.equal.samples_per_second, 2) +
+         "x equal shares.\n";
+}
+
+nlohmann::ordered_json lengths_json(const plan::LengthForecast::Deal& deal) {
+  return {
+      {"samples_per_second", deal.samples_per_second}, {"step_seconds", deal.step_seconds}, {"padding", deal.padding}};
+}
+
 nlohmann::ordered_json step_json(const PlanTask& task, const Step& step) {
   nlohmann::ordered_json object{
       {"global_batch", step.global_batch},
@@ -241,6 +269,9 @@ PlanResults make_plan(const PlanTask& task) {
   const std::int64_t batch = results.best.global_batch;
   results.uniform = plan::predict_step(task.groups, task.exchange, batch, Shares::kEqual);
   results.marginals = plan::marginals(task.groups, task.exchange, batch);
+  if (task.lengths) {
+    results.lengths = plan::forecast_lengths(task.groups, results.best, results.uniform, *task.lengths);
+  }
   return results;
 }
 
@@ -263,7 +294,7 @@ std::string to_text(const PlanTask& task, const PlanResults& results) {
   text += marginal_sentences(task, results);
   text += fixed(best.samples_per_second(), 1) + " samples per second, " +
           fixed(best.samples_per_second() / results.uniform.samples_per_second(), 2) + "x those of equal shares.\n";
-  return text;
+  return text + lengths_table(results);
 }
 
 nlohmann::ordered_json plan_details(const PlanTask& task, const PlanResults& results) {
@@ -286,6 +317,12 @@ nlohmann::ordered_json plan_details(const PlanTask& task, const PlanResults& res
          {"noise", machine.noise},
          {"without_one", alternative_json(task, results.marginals[i].dropped)},
          {"one_more", alternative_json(task, results.marginals[i].added)}});
+  }
+  if (results.lengths) {
+    details["lengths"] = {
+        {"by_cost", lengths_json(results.lengths->by_cost)},
+        {"by_count", lengths_json(results.lengths->by_count)},
+        {"equal", lengths_json(results.lengths->equal)}};
   }
   for (const Step& step : results.sweep) {
     details["search"].push_back(step_json(task, step));

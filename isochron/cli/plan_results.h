@@ -1,12 +1,14 @@
 // What `plan` found out, for people and for programs.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "isochron/cli/plan_request.h"
+#include "isochron/plan/length_forecast.h"
 
 namespace isochron::cli {
 
@@ -15,6 +17,7 @@ struct PlanResults {
   plan::Step best;
   plan::Step uniform;                     // the same batch in equal shares
   std::vector<plan::Marginal> marginals;  // by group
+  std::optional<plan::LengthForecast> lengths;
 };
 
 /// Throws std::invalid_argument if the machines cannot hold the batch, or none at all.

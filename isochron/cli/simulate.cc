@@ -75,9 +75,9 @@ nlohmann::ordered_json details_of(
       {"seed", options.seed},
       {"sync", request.sync}};
   if (options.lengths) {
-    details["lengths"] = request.lengths;
-    details["cost"] = request.cost;
-    details["collate"] = request.collate;
+    details["lengths"] = request.samples.lengths;
+    details["cost"] = request.samples.cost;
+    details["collate"] = request.samples.collate;
   }
   return details;
 }
@@ -89,7 +89,7 @@ void print_results(
     const std::vector<sim::Result>& results) {
   std::cout << cluster.name << ": " << cluster.workers.size() << " workers, global batch " << options.global_batch
             << ", " << options.steps << " steps, " << request.sync << ", seed " << options.seed
-            << (options.lengths ? ", " + request.collate + " samples of unequal length" : "") << "\n\n"
+            << (options.lengths ? ", " + request.samples.collate + " samples of unequal length" : "") << "\n\n"
             << results_table(results, options.sync) << '\n'
             << gain_sentence(results) << '\n';
 }

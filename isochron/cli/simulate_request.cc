@@ -11,7 +11,6 @@
 #include "isochron/cli/policy_list.h"
 #include "isochron/core/error.h"
 #include "isochron/io/former_run_file.h"
-#include "isochron/io/lengths_file.h"
 #include "isochron/io/units.h"
 #include "isochron/sim/fleet.h"
 
@@ -60,36 +59,9 @@ void add_cluster_group(CLI::App& command, SimulateRequest& request) {
 }
 
 void add_lengths_group(CLI::App& command, SimulateRequest& request) {
-  const std::string group = "Samples that cost differently";
-  command
-      .add_option(
-          "--lengths",
-          request.lengths,
-          "Of the samples: lognormal:median=148,sigma=0.8,least=8,most=2048, or a file with one number a line")
-      ->type_name("lognormal|FILE")
-      ->group(group);
-  command.add_option("--cost", request.cost, "Of a sample: its length L, or L + L^2 / (6 WIDTH)")
-      ->type_name("linear|attention:width=WIDTH")
-      ->capture_default_str()
-      ->group(group);
-  add_choice(command, "--collate", request.collate, all_names(kCollationNames), "How the costs of a share add up")
-      ->group(group);
+  request.samples.add_options(command);
   add_choice(command, "--deal", request.deal, {"cost", "count", "both"}, "What shares are: work, or samples as drawn")
-      ->group(group);
-}
-
-/// 0 of "linear".
-double attention_width(const std::string& cost) {
-  if (cost == "linear") {
-    return 0.0;
-  }
-  Specification specification = Specification::parse("--cost", cost);
-  require(specification.name == "attention", "--cost", in_quotes(cost), "linear, attention:width=WIDTH");
-  double width = 768.0;
-  OptionTable table(std::move(specification));
-  table.number("width", width, 1.0, 1e9, "of the transformer");
-  table.finish();
-  return width;
+      ->group(kLengthsGroup);
 }
 
 void add_training_group(CLI::App& command, SimulateRequest& request) {
@@ -176,24 +148,11 @@ sim::Options SimulateRequest::checked_options() const {
 }
 
 std::optional<sim::Lengths> SimulateRequest::checked_lengths() const {
-  if (lengths.empty()) {
-    require(cost == "linear", "--cost", in_quotes(cost), "with --lengths");
-    require(deal == "cost", "--deal", in_quotes(deal), "with --lengths");
-    return std::nullopt;
+  std::optional<sim::Lengths> checked = samples.checked();
+  require(checked || deal == "cost", "--deal", in_quotes(deal), "with --lengths");
+  if (checked) {
+    checked->by_cost = deal != "count";
   }
-  sim::Lengths checked;
-  try {
-    if (std::filesystem::is_regular_file(lengths)) {
-      checked.given = io::read_lengths(lengths);
-    } else {
-      checked = sim::parse_lengths(lengths);
-    }
-  } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument("--lengths: " + std::string(error.what()));
-  }
-  checked.attention_width = attention_width(cost);
-  checked.collation = parse_name(kCollationNames, "--collate", collate);
-  checked.by_cost = deal != "count";
   return checked;
 }
 

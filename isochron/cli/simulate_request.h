@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "isochron/cli/json_output.h"
+#include "isochron/cli/lengths_option.h"
 #include "isochron/sim/simulate.h"
 
 namespace isochron::cli {
@@ -25,9 +26,7 @@ struct SimulateRequest {
   std::optional<double> link_rate;   // bytes per second
   std::optional<double> link_delay;  // seconds
   std::string start_from;            // the log of an earlier run; empty: none
-  std::string lengths;               // of samples that cost differently; empty: all cost the same
-  std::string cost = "linear";
-  std::string collate = "packed";
+  LengthsOption samples;
   std::string deal = "cost";
   sim::Options options;  // the rest of them
   JsonOutput output;

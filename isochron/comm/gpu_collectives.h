@@ -24,8 +24,12 @@ enum class Reduction;
 
 class GpuCollectives {
  public:
-  // Whether it has ended; throws PeerLostError if NCCL says that it will not.
-  using HasEnded = std::function<bool()>;
+  struct Started {
+    // Whether it has ended; throws PeerLostError if NCCL says that it will not.
+    std::function<bool()> has_ended;
+    // What the caller's current stream is given after this runs behind it. The caller does not wait.
+    std::function<void()> block_stream;
+  };
 
   // Collective over `comm`: null on all ranks unless all of them have a GPU (`gpu`, its number here; negative: none)
   // and NCCL takes these GPUs; `refusal`, if all have one, is then why not. Throws PeerError.
@@ -41,10 +45,10 @@ class GpuCollectives {
   // the tensors are alike.
   virtual bool takes(const std::vector<at::Tensor>& tensors, Reduction reduction) const = 0;
   // In place.
-  virtual HasEnded all_reduce(const std::vector<at::Tensor>& tensors, Reduction reduction) = 0;
+  virtual Started all_reduce(const std::vector<at::Tensor>& tensors, Reduction reduction) = 0;
   // Sends bytes, so any type will do.
-  virtual HasEnded broadcast(const at::Tensor& tensor, int root) = 0;
-  virtual HasEnded all_gather(const at::Tensor& all, const at::Tensor& mine) = 0;
+  virtual Started broadcast(const at::Tensor& tensor, int root) = 0;
+  virtual Started all_gather(const at::Tensor& all, const at::Tensor& mine) = 0;
 
   // Ends what is under way, with whatever result; later collectives end at once. On this rank only.
   virtual void abort() = 0;

@@ -35,9 +35,10 @@ constexpr std::int64_t kMaxMessageBytes = std::int64_t{1} << 30;
 
 class MpiWork : public c10d::Work {
  public:
-  MpiWork(int rank, c10d::OpType type, Tensors results)
+  MpiWork(int rank, c10d::OpType type, Tensors results, std::function<void()> block_stream = {})
       : Work(rank, type),
         results_(std::move(results)),
+        block_stream_(std::move(block_stream)),
         future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
 
   void complete(int source) {
@@ -50,12 +51,21 @@ class MpiWork : public c10d::Work {
     finish(error);
   }
 
+  // Of a collective on GPUs the caller's stream is behind it then, and the caller need not wait; of others it does.
+  void blockCurrentStream() override {
+    if (block_stream_) {
+      block_stream_();
+    } else {
+      wait();
+    }
+  }
   int sourceRank() const override { return source_; }
   Tensors result() override { return results_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
 
  private:
   const Tensors results_;
+  const std::function<void()> block_stream_;
   const c10::intrusive_ptr<c10::ivalue::Future> future_;
   int source_ = MPI_ANY_SOURCE;
 };
@@ -156,17 +166,28 @@ class MpiBackend : public c10d::Backend {
   struct Job {
     c10d::OpType type = c10d::OpType::UNKNOWN;
     Operation operation;
-    Tensors results;               // of the work and its future
-    std::function<void()> finish;  // brings the results to the caller's tensors; may throw
+    Tensors results;                     // of the work and its future
+    std::function<void()> finish;        // brings the results to the caller's tensors; may throw
+    std::function<void()> block_stream;  // of a collective on GPUs
   };
 
   WorkPtr submit(Job job);
   // For a collective that NCCL has started.
-  Operation on_gpu(std::string name, std::chrono::milliseconds timeout, GpuCollectives::HasEnded has_ended) const {
-    return {
-        .name = std::move(name), .timeout = timeout_of(timeout), .has_ended = std::move(has_ended), .cancel = [this] {
-          gpu_->abort();
-        }};
+  WorkPtr submit_on_gpu(
+      c10d::OpType type,
+      std::string name,
+      std::chrono::milliseconds timeout,
+      GpuCollectives::Started started,
+      Tensors results) {
+    return submit(
+        {.type = type,
+         .operation =
+             {.name = std::move(name),
+              .timeout = timeout_of(timeout),
+              .has_ended = std::move(started.has_ended),
+              .cancel = [this] { gpu_->abort(); }},
+         .results = std::move(results),
+         .block_stream = std::move(started.block_stream)});
   }
   WorkPtr reduce_everywhere(const Tensors& tensors, const c10d::AllreduceOptions& opts, c10d::OpType type);
   WorkPtr receive(const Tensors& tensors, int source, int tag, c10d::OpType type);
@@ -192,7 +213,7 @@ class MpiBackend : public c10d::Backend {
 };
 
 WorkPtr MpiBackend::submit(Job job) {
-  auto work = c10::make_intrusive<MpiWork>(getRank(), job.type, std::move(job.results));
+  auto work = c10::make_intrusive<MpiWork>(getRank(), job.type, std::move(job.results), std::move(job.block_stream));
   job.operation.done = [work,
                         finish = std::move(job.finish),
                         observer = options_.observer,
@@ -224,11 +245,8 @@ WorkPtr MpiBackend::reduce_everywhere(const Tensors& tensors, const c10d::Allred
   const Reduction reduction = reduction_of(opts.reduceOp);
   // A division after it would have to be waited for as well.
   if (gpu_ && opts.reduceOp != c10d::ReduceOp::AVG && gpu_->takes(tensors, reduction)) {
-    return submit(
-        {.type = type,
-         .operation =
-             on_gpu(described("allreduce", tensors.front()), opts.timeout, gpu_->all_reduce(tensors, reduction)),
-         .results = tensors});
+    const std::string name = described("allreduce", tensors.front());
+    return submit_on_gpu(type, name, opts.timeout, gpu_->all_reduce(tensors, reduction), tensors);
   }
   struct Part {
     HostTensor tensor;
@@ -285,10 +303,7 @@ WorkPtr MpiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& op
   const auto root = static_cast<int>(opts.rootRank);
   const std::string name = described("broadcast", only(tensors, "broadcast")) + " from rank " + std::to_string(root);
   if (gpu_ && gpu_->takes(tensors, Reduction::kSum)) {
-    return submit(
-        {.type = c10d::OpType::BROADCAST,
-         .operation = on_gpu(name, opts.timeout, gpu_->broadcast(tensors.front(), root)),
-         .results = tensors});
+    return submit_on_gpu(c10d::OpType::BROADCAST, name, opts.timeout, gpu_->broadcast(tensors.front(), root), tensors);
   }
   const HostTensor tensor(tensors.front(), root == getRank() ? Contents::kNeeded : Contents::kOverwritten);
   auto start = [this, tensor, root](MPI_Comm comm, Requests& requests) {
@@ -307,10 +322,12 @@ WorkPtr MpiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& op
 WorkPtr MpiBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) {
   check_shares(output, input, getSize(), "allgather");
   if (gpu_ && gpu_->takes({output, input}, Reduction::kSum)) {
-    return submit(
-        {.type = c10d::OpType::_ALLGATHER_BASE,
-         .operation = on_gpu(described("allgather", input), opts.timeout, gpu_->all_gather(output, input)),
-         .results = {output}});
+    return submit_on_gpu(
+        c10d::OpType::_ALLGATHER_BASE,
+        described("allgather", input),
+        opts.timeout,
+        gpu_->all_gather(output, input),
+        {output});
   }
   const HostTensor all(output, Contents::kOverwritten);
   const HostTensor mine = input_apart_from(input, output);

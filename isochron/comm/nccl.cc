@@ -88,7 +88,7 @@ class Nccl : public GpuCollectives {
     return all && !tensors.empty();
   }
 
-  HasEnded all_reduce(const std::vector<at::Tensor>& tensors, Reduction reduction) override {
+  Started all_reduce(const std::vector<at::Tensor>& tensors, Reduction reduction) override {
     return start(tensors, [&] {
       ncclGroupStart();
       for (const at::Tensor& tensor : tensors) {
@@ -105,14 +105,14 @@ class Nccl : public GpuCollectives {
     });
   }
 
-  HasEnded broadcast(const at::Tensor& tensor, int root) override {
+  Started broadcast(const at::Tensor& tensor, int root) override {
     return start({tensor}, [&] {
       return ncclBroadcast(
           tensor.const_data_ptr(), tensor.mutable_data_ptr(), tensor.nbytes(), ncclUint8, root, comm_, stream_);
     });
   }
 
-  HasEnded all_gather(const at::Tensor& all, const at::Tensor& mine) override {
+  Started all_gather(const at::Tensor& all, const at::Tensor& mine) override {
     return start({all, mine}, [&] {
       return ncclAllGather(mine.const_data_ptr(), all.mutable_data_ptr(), mine.nbytes(), ncclUint8, comm_, stream_);
     });
@@ -138,12 +138,15 @@ class Nccl : public GpuCollectives {
   // Until NCCL has done what it does beside the GPU; false after this time, or if `give_up` says so.
   template <typename GiveUp>
   bool settle(std::chrono::milliseconds time, const GiveUp& give_up) {
-    const auto deadline = Clock::now() + time;
+    const auto began = Clock::now();
     while (state() == ncclInProgress) {
-      if (Clock::now() >= deadline || give_up()) {
+      const auto waited = Clock::now() - began;
+      if (waited >= time || give_up()) {
         return false;
       }
-      std::this_thread::sleep_for(kPause);
+      if (waited > kPause) {  // a collective is started in some microseconds, and a layer may wait for it
+        std::this_thread::sleep_for(kPause);
+      }
     }
     return true;
   }
@@ -151,7 +154,7 @@ class Nccl : public GpuCollectives {
  private:
   // The tensors live until it has ended.
   template <typename Call>
-  HasEnded start(std::vector<at::Tensor> tensors, const Call& call) {
+  Started start(std::vector<at::Tensor> tensors, const Call& call) {
     const c10::cuda::CUDAGuard guard(stream_.device_index());
     c10::Event ready(c10::DeviceType::CUDA);
     ready.record(c10::cuda::getCurrentCUDAStream().unwrap());
@@ -159,7 +162,7 @@ class Nccl : public GpuCollectives {
     {
       const std::lock_guard lock(mutex_);
       if (comm_ == nullptr) {
-        return [] { return true; };
+        return {.has_ended = [] { return true; }, .block_stream = [] {}};
       }
       check(call());
     }
@@ -168,13 +171,15 @@ class Nccl : public GpuCollectives {
     }
     auto done = std::make_shared<c10::Event>(c10::DeviceType::CUDA);
     done->record(stream_.unwrap());
-    return [this, done, tensors = std::move(tensors)] {
+    const auto has_ended = [this, done, tensors = std::move(tensors)] {
       if (done->query()) {
         return true;
       }
       check(state());
       return false;
     };
+    const auto block_stream = [done] { done->block(c10::cuda::getCurrentCUDAStream().unwrap()); };
+    return {.has_ended = has_ended, .block_stream = block_stream};
   }
 
   static void check(ncclResult_t result) {

@@ -92,6 +92,10 @@ void add_split(Table& table, JobSettings& settings) {
       flag_option(
           "sync_batch_norm", settings.sync_batch_norm, "BatchNorm over the global batch, not each worker's samples"),
       kShared);
+  table.add(
+      choice_option(
+          "precision", settings.precision, kPrecisionNames, "What forward and backward compute in: bf16 by autocast"),
+      kCommandLine | kAgreed);
 }
 
 void add_sync(Table& table, JobSettings& settings) {
@@ -276,7 +280,9 @@ void require_bsp(bool holds, std::string_view name, std::string_view value, Sync
   }
 }
 
-void require_uncompressed(const JobSettings& settings) {
+void require_full_precision(const JobSettings& settings) {
+  const Precision precision = settings.precision;
+  require_bsp(precision == Precision::kFloat32, "precision", name_of(kPrecisionNames, precision), settings.sync);
   const Compression compression = settings.gradients.compression;
   require_bsp(compression == Compression::kNone, "compression", name_of(kCompressionNames, compression), settings.sync);
 }
@@ -288,7 +294,7 @@ void validate_async(const JobSettings& settings) {
     refuse("min_batch", "0 with sync " + in_quotes(to_string(sync)), "1 or more");
   }
   (void)push_factor(settings.async.rate, 1, 1, 1, 0);
-  require_uncompressed(settings);
+  require_full_precision(settings);
   require_bsp(settings.rate.rule != RateRule::kAdaScale, "lr_rule", "adascale", sync);
   require_bsp(settings.on_nonfinite != OnNonFinite::kRollBack, "on_nonfinite", "rollback", sync);
 }
@@ -303,7 +309,7 @@ void validate_local(const JobSettings& settings) {
       "up to " + std::to_string(kMostLocalBatch) + " with sync 'local'");
   require(settings.granularity == 1, "granularity", settings.granularity, "1 with sync 'local'");
   require(settings.rate.warmup_steps == 0.0, "warmup_steps", settings.rate.warmup_steps, "0 with sync 'local'");
-  require_uncompressed(settings);
+  require_full_precision(settings);
   require_bsp(settings.rate.rule != RateRule::kAdaScale, "lr_rule", "adascale", sync);
   require_bsp(settings.on_nonfinite != OnNonFinite::kRollBack, "on_nonfinite", "rollback", sync);
   require_bsp(settings.on_bad_sample == "stop", "on_bad_sample", "skip", sync);

@@ -54,6 +54,14 @@ enum class Compression : std::uint8_t {
 inline constexpr Names<Compression, 3> kCompressionNames{
     {{Compression::kNone, "none"}, {Compression::kBf16, "bf16"}, {Compression::kInt8, "int8"}}};
 
+/// What the forward pass computes in, where the user's loop does not say so itself.
+enum class Precision : std::uint8_t {
+  kFloat32,
+  kBf16,  // PyTorch's autocast: matrix products and convolutions in bfloat16, the rest and the parameters as they are
+};
+
+inline constexpr Names<Precision, 2> kPrecisionNames{{{Precision::kFloat32, "float32"}, {Precision::kBf16, "bf16"}}};
+
 struct DataParallelOptions {
   // Gradients are reduced in buckets of up to this size; the first one of a backward pass, which delays the start of
   // communication, is at most 1 MiB. 1 KiB to 1 GiB.
@@ -104,7 +112,8 @@ struct JobSettings {
   Weighting weighting = Weighting::kExact;
   std::uint64_t seed = 0;  // of the order of the samples, and of dropout
   LastBatch last_batch = LastBatch::kKeep;
-  bool sync_batch_norm = true;    // statistics over the global batch; false: over this worker's share alone
+  bool sync_batch_norm = true;  // statistics over the global batch; false: over this worker's share alone
+  Precision precision = Precision::kFloat32;
   DataParallelOptions gradients;  // buckets, compression
   Sync sync = Sync::kBsp;
   AsyncOptions async;

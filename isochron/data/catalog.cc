@@ -52,7 +52,9 @@ Pointer open_cifar100(const path& folder, const CatalogOptions& options) {
 /// A text whose tokens are its bytes.
 Pointer open_text(const path& folder, const CatalogOptions& options) {
   const path file = folder / (options.split == Split::kTrain ? "train.bin" : "test.bin");
-  return open_tokens(file, {.element = Element::kUint16, .context = options.context, .vocabulary = 256});
+  const TokenOptions tokens{.element = Element::kUint16, .context = options.context, .vocabulary = 256};
+  return options.documents ? open_documents(file, path(file).replace_extension("starts"), tokens)
+                           : open_tokens(file, tokens);
 }
 
 Pointer make_images(const path& /*folder*/, const CatalogOptions& options) {
@@ -63,7 +65,11 @@ Pointer make_images(const path& /*folder*/, const CatalogOptions& options) {
 Pointer make_tokens(const path& /*folder*/, const CatalogOptions& options) {
   const bool train = options.split == Split::kTrain;
   return synthetic_tokens(
-      {.samples = train ? 10'000 : 1'000, .context = options.context, .seed = options.seed, .stream = train ? 0U : 1U});
+      {.samples = train ? 10'000 : 1'000,
+       .context = options.context,
+       .documents = options.documents,
+       .seed = options.seed,
+       .stream = train ? 0U : 1U});
 }
 
 constexpr std::array<std::string_view, 7> kNames = {
@@ -95,7 +101,12 @@ void check_dataset_name(std::string_view name) {
 }
 
 std::unique_ptr<Dataset> open_dataset(std::string_view name, const CatalogOptions& options) {
-  return kOpeners[number_of(name)](options.folder / name, options);
+  const auto opener = kOpeners[number_of(name)];
+  if (options.documents && opener != open_text && opener != make_tokens) {
+    throw std::invalid_argument(
+        "dataset is '" + std::string(name) + "' with documents; permitted: shakespeare, synthetic-tokens");
+  }
+  return opener(options.folder / name, options);
 }
 
 AugmentOptions customary_augmentation(std::string_view name, Split split) {

@@ -19,6 +19,7 @@ struct CatalogOptions {
   std::filesystem::path folder = "data";  // a dataset's files are in the subfolder of its name
   Split split = Split::kTrain;
   std::int64_t context = 256;  // of datasets of tokens
+  bool documents = false;      // of datasets of tokens: samples are their documents, of unequal length
   std::uint64_t seed = 0;      // of synthetic datasets
 };
 

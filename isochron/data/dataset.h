@@ -1,8 +1,8 @@
 // Training data with random access: any sample at any time, into memory of the caller.
 //
-// Samples have one shape and are handed out as they are stored (bytes of pixels, little-endian tokens); turning them
-// into floating point is the business of the loader (augment.h). A dataset is immutable once opened: read() may be
-// called from any number of threads.
+// Samples have one shape, or are sequences up to one length, and are handed out as they are stored (bytes of pixels,
+// little-endian tokens); turning them into floating point is the business of the loader (augment.h). A dataset is
+// immutable once opened: read() may be called from any number of threads.
 #pragma once
 
 #include <cstddef>
@@ -38,6 +38,10 @@ class Dataset {
   [[nodiscard]] virtual const SampleShape& shape() const = 0;
   /// Labels are 0 .. classes() - 1; without labels, tokens are.
   [[nodiscard]] virtual std::int64_t classes() const = 0;
+
+  /// Of sequences of unequal length: how many tokens of each sample are predicted, which is one less than it has, 1 or
+  /// more. read() fills up the rest of shape() with zeros. Empty: all are as long as shape() says.
+  [[nodiscard]] virtual std::span<const std::int32_t> lengths() const { return {}; }
 
   /// Writes sample `index`, 0 .. size() - 1, to `out`, which is shape().bytes() long, and returns its label. Throws
   /// isochron::Error naming the file if it cannot be read any more.

@@ -1,5 +1,6 @@
 #include "isochron/data/first_samples.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "isochron/data/require.h"
@@ -14,6 +15,10 @@ class FirstSamples final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return count_; }
   [[nodiscard]] const SampleShape& shape() const override { return whole_->shape(); }
   [[nodiscard]] std::int64_t classes() const override { return whole_->classes(); }
+  [[nodiscard]] std::span<const std::int32_t> lengths() const override {
+    const auto all = whole_->lengths();
+    return all.first(std::min(all.size(), static_cast<std::size_t>(count_)));
+  }
   std::int64_t read(std::int64_t index, std::span<std::byte> out) const override {
     check_read(index, out);
     return whole_->read(index, out);

@@ -37,11 +37,16 @@ std::int64_t SampleStream::sample_bytes() const {
   return augment_ ? shape.elements() * static_cast<std::int64_t>(sizeof(float)) : shape.bytes();
 }
 
+std::int64_t SampleStream::index_at(std::int64_t running_position) const {
+  const std::int64_t epoch = running_position / samples_per_epoch_;
+  return epoch_permutation(order_.dataset_size, order_.seed, epoch).index_at(running_position % samples_per_epoch_);
+}
+
 std::int64_t SampleStream::fetch(std::int64_t running_position, std::span<std::byte> out) const {
   ISO_CHECK(running_position >= 0 && std::ssize(out) == sample_bytes(), "a sample that does not fit");
   const std::int64_t epoch = running_position / samples_per_epoch_;
   const std::int64_t position = running_position % samples_per_epoch_;
-  const std::int64_t index = epoch_permutation(order_.dataset_size, order_.seed, epoch).index_at(position);
+  const std::int64_t index = index_at(running_position);
   if (!augment_) {
     return dataset_->read(index, out);
   }

@@ -25,6 +25,9 @@ class SampleStream {
 
   [[nodiscard]] std::int64_t sample_bytes() const;
 
+  /// Its number in the dataset.
+  [[nodiscard]] std::int64_t index_at(std::int64_t running_position) const;
+
   /// Writes the sample to `out`, which is sample_bytes() long and aligned for its elements; returns its label.
   std::int64_t fetch(std::int64_t running_position, std::span<std::byte> out) const;
 

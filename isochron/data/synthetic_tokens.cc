@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "isochron/core/random/random.h"
 #include "isochron/data/require.h"
@@ -13,15 +15,32 @@ namespace {
 // Purposes of the random streams of one seed.
 constexpr std::uint64_t kChain = 1;
 constexpr std::uint64_t kTokens = 2;
+constexpr std::uint64_t kLengths = 3;
+
+std::vector<std::int32_t> draw_lengths(const SyntheticTokenOptions& options) {
+  std::vector<std::int32_t> lengths(static_cast<std::size_t>(options.samples));
+  Random random({options.seed, kLengths, options.stream});
+  const auto most = static_cast<double>(options.context);
+  for (std::int32_t& length : lengths) {
+    length = static_cast<std::int32_t>(std::clamp(std::round(most / 4.0 * std::exp(0.8 * random.normal())), 1.0, most));
+  }
+  return lengths;
+}
 
 class SyntheticTokens final : public Dataset {
  public:
   explicit SyntheticTokens(const SyntheticTokenOptions& options)
-      : options_(options), shape_{.element = Element::kUint16, .sizes = {options.context + 1}} {}
+      : options_(options), shape_{.element = Element::kUint16, .sizes = {options.context + 1}} {
+    if (options.documents) {
+      lengths_ = draw_lengths(options);
+    }
+  }
 
   [[nodiscard]] std::int64_t size() const override { return options_.samples; }
   [[nodiscard]] const SampleShape& shape() const override { return shape_; }
   [[nodiscard]] std::int64_t classes() const override { return options_.vocabulary; }
+
+  [[nodiscard]] std::span<const std::int32_t> lengths() const override { return lengths_; }
 
   std::int64_t read(std::int64_t index, std::span<std::byte> out) const override {
     check_read(index, out);
@@ -31,6 +50,10 @@ class SyntheticTokens final : public Dataset {
       const auto stored = static_cast<std::uint16_t>(token);
       std::memcpy(&out[i], &stored, sizeof stored);
       token = successor(token, random.next());
+    }
+    if (!lengths_.empty()) {
+      const auto tokens = static_cast<std::size_t>(lengths_[static_cast<std::size_t>(index)]) + 1;
+      std::ranges::fill(out.subspan(tokens * sizeof(std::uint16_t)), std::byte{0});
     }
     return kNoLabel;
   }
@@ -47,12 +70,13 @@ class SyntheticTokens final : public Dataset {
 
   SyntheticTokenOptions options_;
   SampleShape shape_;
+  std::vector<std::int32_t> lengths_;  // of documents
 };
 
 }  // namespace
 
 void SyntheticTokenOptions::validate() const {
-  require_between("samples", samples, 1, std::int64_t{1} << 53U);
+  require_between("samples", samples, 1, std::int64_t{1} << (documents ? 32U : 53U));
   require_between("context", context, 1, std::int64_t{1} << 20U);
   require_between("vocabulary", vocabulary, 4, std::int64_t{1} << 16U);
 }

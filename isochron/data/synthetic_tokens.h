@@ -15,6 +15,7 @@ namespace isochron::data {
 struct SyntheticTokenOptions {
   std::int64_t samples = 10'000;  // 1 to 2^53
   std::int64_t context = 64;      // 1 to 2^20; a sample has one token more, as in tokens.h
+  bool documents = false;         // their lengths are log-normal: median context / 4, sigma 0.8, at most context
   std::int64_t vocabulary = 256;  // 4 to 65536
   std::uint64_t seed = 0;         // of the chain: training and test data share it
   std::uint64_t stream = 0;       // of the samples: training and test data differ in it

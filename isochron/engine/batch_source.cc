@@ -67,6 +67,7 @@ BatchSource::BatchSource(
           [this](std::int64_t position, std::span<std::byte> out) { return stream_.fetch(position, out); },
           stream_.sample_bytes(),
           with_capacity(prefetch, order.global_batch, stream_.sample_bytes())),
+      collation_(options.collation),
       device_(device) {
 }
 
@@ -76,24 +77,77 @@ Batch BatchSource::take(const Sampler& sampler, std::span<const std::int64_t> ba
     slices.front() = stream_.running(sampler.state(), {sampler.state().position, sampler.state().position + kStandIns});
   }
   prefetcher_.plan(slices);
-  return fetch(slices.front());
+  return fetch(std::span(slices).first(1));
 }
 
 Batch BatchSource::take(const SamplerState& epoch, const Interval& positions) {
   const Interval slice = stream_.running(epoch, positions);
   prefetcher_.plan(std::array{slice});
-  return fetch(slice);
+  return fetch(std::array{slice});
 }
 
-Batch BatchSource::fetch(const Interval& slice) {
-  std::vector<std::int64_t> sizes{slice.size()};
+Batch BatchSource::take(const Place& place, const Place& coming) {
+  std::vector<Interval> slices;
+  std::size_t now = 0;
+  for (const Place* const one : {&place, &coming}) {
+    now = slices.size();
+    const SamplerState epoch{.epoch = one->epoch};
+    for (const std::int64_t position : one->positions) {
+      const Interval next = stream_.running(epoch, {.first = position, .last = position + 1});
+      if (slices.size() > now && slices.back().last == next.first) {
+        slices.back().last = next.last;
+      } else {
+        slices.push_back(next);
+      }
+    }
+  }
+  prefetcher_.plan(slices);
+  return fetch(std::span(slices).first(now));
+}
+
+Batch BatchSource::fetch(std::span<const Interval> slices) {
+  std::int64_t count = 0;
+  for (const Interval& slice : slices) {
+    count += slice.size();
+  }
+  std::vector<std::int64_t> sizes{count};
   sizes.insert(sizes.end(), dataset_->shape().sizes.begin(), dataset_->shape().sizes.end());
   const auto options = at::TensorOptions().pinned_memory(device_.is_cuda());
   const at::Tensor samples = at::empty(sizes, options.dtype(stored_type(dataset_->shape())));
   const at::Tensor labels = at::empty({sizes.front()}, options.dtype(at::kLong));
   const std::span<std::int64_t> label_span{labels.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(sizes[0])};
-  prefetcher_.take(slice, bytes_of(samples), label_span);
-  return as_tensors(samples, labels);
+  std::size_t done = 0;
+  for (const Interval& slice : slices) {
+    const auto size = static_cast<std::size_t>(slice.size());
+    const auto bytes = static_cast<std::size_t>(stream_.sample_bytes());
+    prefetcher_.take(slice, bytes_of(samples).subspan(done * bytes, size * bytes), label_span.subspan(done, size));
+    done += size;
+  }
+  return dataset_->lengths().empty() ? as_tensors(samples, labels) : as_documents(samples, slices);
+}
+
+Batch BatchSource::as_documents(const at::Tensor& samples, std::span<const Interval> slices) const {
+  const at::Tensor lengths = at::empty({samples.size(0), 1}, at::kLong);
+  std::int64_t* next = lengths.mutable_data_ptr<std::int64_t>();
+  for (const Interval& slice : slices) {
+    for (std::int64_t position = slice.first; position < slice.last; ++position) {
+      *next++ = dataset_->lengths()[static_cast<std::size_t>(stream_.index_at(position))];
+    }
+  }
+  const std::int64_t longest = lengths.max().item<std::int64_t>();
+  const at::Tensor tokens = samples.narrow(1, 0, longest + 1).to(at::kLong);
+  const at::Tensor places = at::arange(longest).expand({samples.size(0), longest});
+  const at::Tensor there = places.lt(lengths);
+  at::Tensor data = tokens.narrow(1, 0, longest);
+  at::Tensor target = tokens.narrow(1, 1, longest);
+  if (collation_ == Collation::kPadded) {
+    data = data.contiguous();
+    target = target.masked_fill(there.logical_not(), kNoTarget);
+  } else {
+    data = at::stack({data.masked_select(there), places.masked_select(there)}, -1).unsqueeze(0);
+    target = target.masked_select(there).unsqueeze(0);
+  }
+  return {data.to(device_, /*non_blocking=*/true), target.to(device_, /*non_blocking=*/true)};
 }
 
 Batch BatchSource::as_tensors(at::Tensor samples, const at::Tensor& labels) const {

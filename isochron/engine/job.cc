@@ -1,6 +1,7 @@
 #include "isochron/engine/job.h"
 
 #include <utility>
+#include <vector>
 
 #include "isochron/engine/async/async_job.h"
 #include "isochron/engine/job_impl.h"
@@ -50,6 +51,14 @@ void Job::give_up_step(const std::exception_ptr& error) {
     std::rethrow_exception(error);  // its samples are this worker's alone
   }
   in_step_->give_up_step(error);
+}
+std::vector<std::int64_t> Job::batch_sizes() const {
+  std::vector<std::int64_t> sizes = decision().batch_sizes;
+  const std::int64_t units = driver_->status().units_per_sample;
+  for (std::int64_t& size : sizes) {
+    size = (size + units / 2) / units;
+  }
+  return sizes;
 }
 std::int64_t Job::step() const {
   return driver_->status().step;

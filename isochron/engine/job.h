@@ -152,7 +152,8 @@ class Job {
   std::int64_t epoch() const;
   std::int64_t steps_per_epoch() const;
   const Decision& decision() const;
-  const std::vector<std::int64_t>& batch_sizes() const { return decision().batch_sizes; }
+  // Samples by rank; where shares are dealt by cost, amounts of work in samples of mean cost, rounded.
+  std::vector<std::int64_t> batch_sizes() const;
   // By rank, with the bounds that they gave themselves.
   const std::vector<Worker>& workers() const;
   // For those who know more than the policy, such as new bounds or weights: between two steps, and the same on all

@@ -19,6 +19,7 @@ struct JobStatus {
   std::int64_t step = 0;
   std::int64_t epoch = 0;
   std::int64_t next_record = 0;
+  std::int64_t units_per_sample = 1;  // of the decision's batch sizes
   bool stopping = false;
   int stop_signal = 0;
 };

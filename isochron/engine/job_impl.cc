@@ -28,12 +28,6 @@ Replica make_replica(const Group& group, const JobOptions& options, bool is_newc
   return {JobSettings(options), agree(group, options), group->getRank(), local};
 }
 
-DataParallelOptions gradient_options(const JobOptions& options) {
-  DataParallelOptions gradients = options.gradients;
-  gradients.measure_moments = options.rate.rule == RateRule::kAdaScale;
-  return gradients;
-}
-
 void require(bool condition, const char* what) {
   if (!condition) {
     throw std::logic_error(what);
@@ -50,7 +44,7 @@ Job::Impl::Impl(JobOptions options, std::unique_ptr<Admission> admission)
       patience_(options_),
       membership_(admission ? MPI_COMM_SELF : MPI_COMM_WORLD, patience_.world_options(options_)),
       replica_(make_replica(membership_.group(), options_, admission != nullptr)),
-      model_(gradient_options(options_), options_.sync_batch_norm),
+      model_(options_),
       steps_(options_, replica_, membership_, model_, clock_),
       recovery_(options_, membership_, replica_, model_, steps_, clock_, std::move(admission)),
       checkpoints_(replica_, membership_, model_, recovery_),
@@ -67,6 +61,7 @@ JobStatus Job::Impl::status() const {
       .step = replica_.step(),
       .epoch = replica_.epoch(),
       .next_record = replica_.step(),
+      .units_per_sample = replica_.units_per_sample(),
       .stopping = replica_.stopping() || recovery_.came_too_late(),
       .stop_signal = replica_.stop_signal()};
 }

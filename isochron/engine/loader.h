@@ -8,22 +8,33 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "isochron/core/deal/cost.h"
+#include "isochron/core/deal/deal.h"
 #include "isochron/data/augment.h"
 
 namespace isochron {
 
 class Job;
 
-// Images: data [b, channels, height, width] and target [b]. Tokens: both [b, context]. A worker whose share of a last,
-// short step is empty gets two samples that count for nothing, so that every model can compute it.
+// Images: data [b, channels, height, width] and target [b]. Tokens: both [b, context]. Documents, which are of unequal
+// length: padded, both [b, longest], with kNoTarget where there is no token to predict; packed one behind the other,
+// data [1, tokens, 2], a token and its place within its document, and target [1, tokens]. A worker whose share of a
+// last, short step is empty gets samples that count for nothing, so that every model can compute it.
 struct Batch {
   at::Tensor data;
   at::Tensor target;
 };
 
+// The target that cross_entropy_loss() leaves out.
+inline constexpr std::int64_t kNoTarget = -100;
+
 struct LoaderOptions {
   // For images; its seed is the job's. None: pixels as 0 .. 1.
   std::optional<data::AugmentOptions> augment;
+  // For samples of unequal length (Dataset::lengths), of whose losses the job then takes the mean over all tokens of
+  // the step. None: shares are numbers of samples; else every step is dealt by cost (core/deal).
+  std::optional<LengthCost> cost = LengthCost{};
+  Collation collation = Collation::kPacked;
 };
 
 // An input range: every advance finishes a step and begins the next.

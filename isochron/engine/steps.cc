@@ -23,7 +23,9 @@ Steps::~Steps() = default;
 
 void Steps::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
   if (dataset_ == nullptr) {
-    replica_.open(dataset->size());
+    dataset_ = dataset;
+    collation_ = loader.collation;
+    open_replica(loader);
     const SamplerOptions order{
         .dataset_size = dataset->size(),
         .global_batch = options_.global_batch,
@@ -35,11 +37,32 @@ void Steps::open(const std::shared_ptr<const data::Dataset>& dataset, const Load
         loader,
         data::PrefetchOptions{.threads = options_.prefetch_threads, .capacity = 0},
         options_.device);
-    dataset_ = dataset;
   }
   if (dataset != dataset_) {
     throw std::logic_error("loader() with a second dataset; a job trains on one");
   }
+}
+
+void Steps::open_replica(const LoaderOptions& loader) {
+  if (!has_lengths()) {
+    replica_.open(dataset_->size());
+    return;
+  }
+  if (packed() && replica_.chunk_size() > 0) {
+    throw std::invalid_argument(
+        "micro_batch is " + std::to_string(replica_.chunk_size()) +
+        " with packed documents; permitted: 0, or padded ones");
+  }
+  if (!loader.cost) {
+    replica_.open(dataset_->size());
+    return;
+  }
+  SampleWorks works{.works = {}, .collation = loader.collation};
+  works.works.reserve(dataset_->lengths().size());
+  for (const std::int32_t length : dataset_->lengths()) {
+    works.works.push_back(static_cast<float>(loader.cost->work(length)));
+  }
+  replica_.open(std::move(works));
 }
 
 void Steps::close() {
@@ -55,9 +78,48 @@ Batch Steps::begin() {
   by_function_ = false;
   const auto rank = static_cast<std::uint64_t>(replica_.rank());
   torch::manual_seed(mix_key({options_.seed, static_cast<std::uint64_t>(plan.step), rank}));
-  Batch batch = source_->take(replica_.sampler(), plan.decision.batch_sizes, rank);
-  model_.begin_forward(plan.learning_rate_factor, /*counts=*/plan.mine.size() > 0);
+  Batch batch = take_batch(plan);
+  weigh(plan);
+  const bool all_count = std::ranges::all_of(plan.slices, [](const Interval& slice) { return slice.size() > 0; });
+  model_.begin_forward(plan.learning_rate_factor, /*counts=*/plan.mine.size() > 0, all_count);
   return batch;
+}
+
+Batch Steps::take_batch(const StepPlan& plan) {
+  if (plan.dealt.empty()) {
+    return source_->take(replica_.sampler(), plan.decision.batch_sizes, static_cast<std::size_t>(replica_.rank()));
+  }
+  BatchSource::Place mine{.epoch = plan.epoch, .positions = plan.positions(plan.mine)};
+  if (mine.positions.empty()) {
+    mine.positions = {plan.position};  // counts for nothing
+  }
+  Sampler next = replica_.sampler();
+  next.advance();
+  const SamplerState& place = next.state();
+  return source_->take(mine, {.epoch = place.epoch, .positions = replica_.foresee(place.epoch, place.position)});
+}
+
+void Steps::weigh(const StepPlan& plan) {
+  weight_ = plan.loss_weight;
+  items_ = static_cast<double>(plan.mine.size());
+  if (!has_lengths()) {
+    return;
+  }
+  const auto tokens_at = [&](std::int64_t position) {
+    const std::int64_t sample = replica_.sampler().sample_at(position);
+    return static_cast<double>(dataset_->lengths()[static_cast<std::size_t>(sample)]);
+  };
+  items_ = 0.0;
+  for (const std::int64_t position : plan.positions(plan.mine)) {
+    items_ += tokens_at(position);
+  }
+  if (options_.weighting == Weighting::kExact) {
+    double all = 0.0;
+    for (std::int64_t position = plan.position; position < plan.position + plan.step_size; ++position) {
+      all += tokens_at(position);
+    }
+    weight_ = items_ * static_cast<double>(plan.slices.size()) / all;
+  }
 }
 
 void Steps::require_batch() const {
@@ -78,26 +140,34 @@ StepVerdict Steps::backward(const at::Tensor& loss) {
         "backward(loss) with a batch of " + std::to_string(my_batch()) + " samples and micro_batch " +
         std::to_string(replica_.chunk_size()) + ": call backward(batch, loss_of)");
   }
-  reduce(loss, replica_.plan_under_way().loss_weight, [&] { return loss.item<double>(); });
+  reduce(loss, weight_, [&] { return loss.item<double>(); });
   return judge();
+}
+
+// What a chunk's mean loss counts for in that of the batch.
+double Steps::share_of(const at::Tensor& chunk, const at::Tensor& whole) const {
+  const auto items = [&](const at::Tensor& target) {
+    return static_cast<double>(has_lengths() ? target.ne(kNoTarget).sum().item<std::int64_t>() : target.size(0));
+  };
+  return items(chunk) / items(whole);
 }
 
 StepVerdict Steps::backward(const Batch& batch, const Job::LossOf& loss_of) {
   require_batch();
   by_function_ = true;
-  const double weight = replica_.plan_under_way().loss_weight;
   const std::int64_t samples = batch.data.size(0);
   const std::int64_t most = replica_.chunk_size() > 0 ? replica_.chunk_size() : samples;
   double total = 0.0;
   for (std::int64_t first = 0; first < samples; first += most) {
     const std::int64_t size = std::min(most, samples - first);
-    const at::Tensor loss = loss_of(batch.data.narrow(0, first, size), batch.target.narrow(0, first, size));
-    const double share = static_cast<double>(size) / static_cast<double>(samples);
+    const at::Tensor target = batch.target.narrow(0, first, size);
+    const at::Tensor loss = loss_of(batch.data.narrow(0, first, size), target);
+    const double share = size == samples ? 1.0 : share_of(target, batch.target);
     if (first + size < samples) {
-      model_.accumulate(loss, weight * share);
+      model_.accumulate(loss, weight_ * share);
       total += share * loss.item<double>();
     } else {
-      reduce(loss, weight * share, [&] { return total + share * loss.item<double>(); });
+      reduce(loss, weight_ * share, [&] { return total + share * loss.item<double>(); });
     }
   }
   return judge();
@@ -114,6 +184,7 @@ void Steps::reduce(const at::Tensor& loss, double weight, const std::function<do
 StepReport Steps::measure(double loss) {
   StepReport measured = clock_.measure(model_.take_waits());
   measured.loss = my_batch() > 0 ? loss : 0.0;
+  measured.items = my_batch() > 0 ? items_ : 0.0;
   measured.stop = stop_wanted_;
   measured.signal = signals_ ? StopSignal::received() : 0;
   measured.finite = !replica_.plan_under_way().diagnose || model_.gradient_is_finite();

@@ -58,7 +58,7 @@ class Steps {
   // The optimizer has the gradients; finish() is due.
   bool is_taken() const { return stage_ == Stage::kTaken; }
   // This step's loss can be computed for chunks of its batch.
-  bool is_chunkable() const { return by_function_ && model_.can_be_chunked(); }
+  bool is_chunkable() const { return by_function_ && !packed() && model_.can_be_chunked(); }
   // All workers are to stop after the step under way.
   void stop() { stop_wanted_ = true; }
 
@@ -66,6 +66,14 @@ class Steps {
   enum class Stage : std::uint8_t { kNone, kComputing, kTaken };
 
   void require_batch() const;
+  // Samples are of unequal length, and losses are means over their tokens.
+  bool has_lengths() const { return !dataset_->lengths().empty(); }
+  bool packed() const { return has_lengths() && collation_ == Collation::kPacked; }
+  void open_replica(const LoaderOptions& loader);
+  Batch take_batch(const StepPlan& plan);
+  // Of what the loss of the step under way is the mean over.
+  void weigh(const StepPlan& plan);
+  double share_of(const at::Tensor& chunk, const at::Tensor& whole) const;
   std::int64_t my_batch() const { return replica_.plan_under_way().mine.size(); }
   void reduce(const at::Tensor& loss, double weight, const std::function<double()>& mean_loss);
   StepReport measure(double loss);
@@ -82,11 +90,14 @@ class Steps {
 
   std::shared_ptr<const data::Dataset> dataset_;
   std::unique_ptr<BatchSource> source_;
+  Collation collation_ = Collation::kPacked;
   std::int64_t loop_epoch_ = 0;
 
   // The step under way.
   Stage stage_ = Stage::kNone;
   bool by_function_ = false;  // its loss is computed by a function that can be called for chunks
+  double weight_ = 0.0;       // of this worker's mean loss
+  double items_ = 0.0;        // what that is the mean over: samples, or tokens
   std::optional<ReportExchange> exchange_;
   std::vector<StepReport> reports_;  // of a step whose gradient is not finite
   double finished_ = 0.0;            // when the gradients were averaged

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -15,6 +16,8 @@
 #include <ATen/OpMathType.h>
 #include <ATen/ops/_batch_norm_impl_index_native.h>
 #include <ATen/ops/batch_norm_native.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -22,6 +25,7 @@
 #include <torch/csrc/jit/runtime/interpreter.h>
 #include <torch/library.h>
 
+#include "isochron/comm/mpi_backend.h"
 #include "isochron/core/error.h"
 #include "isochron/core/peer_error.h"
 
@@ -35,54 +39,102 @@ class BatchNormExchange : public torch::CustomClassHolder {
  public:
   using Waits = SyncBatchNorm::Waits;
 
-  explicit BatchNormExchange(c10::intrusive_ptr<c10d::Backend> host) : host_(std::move(host)) {}
+  explicit BatchNormExchange(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)) {}
 
-  int workers() const { return host_->getSize(); }
+  int workers() const { return backend_->getSize(); }
+  bool is_from_gpu_to_gpu() const { return uses_nccl(*backend_); }
 
-  // Row k is worker k's `mine`, which is in host memory; after a failure there is one row.
+  // Row k is worker k's `mine`, in host memory or, where those are exchanged, on a GPU; after a failure there is one
+  // row.
   at::Tensor all_gather(at::Tensor mine) {
     at::Tensor all = at::empty({workers(), mine.numel()}, mine.options());
-    return wait([&] { return host_->_allgather_base(all, mine); }) ? all : mine.unsqueeze(0);
+    return wait(mine.device(), [&] { return backend_->_allgather_base(all, mine); }) ? all : mine.unsqueeze(0);
   }
 
   // After a failure it is `mine`.
   at::Tensor all_reduce(const at::Tensor& mine) {
     Tensors sums{mine.clone()};
-    return wait([&] { return host_->allreduce(sums); }) ? sums.front() : mine;
+    return wait(mine.device(), [&] { return backend_->allreduce(sums); }) ? sums.front() : mine;
   }
 
   bool has_failed() const { return failed_; }
-  void rethrow_failure() const {
+  // A GPU that is behind the program is not waited for: the gradients come by the same way, after it.
+  void rethrow_failure() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& work : works_) {
+      if (work->isCompleted() && !work->isSuccess()) {
+        std::rethrow_exception(work->exception());
+      }
+    }
+    std::erase_if(works_, [](const auto& work) { return work->isCompleted(); });
     if (failed_) {
       std::rethrow_exception(failure_);
     }
   }
 
-  Waits take_waits() { return {.time = Clock::duration(time_.exchange(0)), .count = count_.exchange(0)}; }
+  Waits take_waits() {
+    Waits waits{.time = Clock::duration(time_.exchange(0)), .count = count_.exchange(0)};
+    const std::lock_guard lock(mutex_);
+    for (const auto& [from, to] : std::exchange(stream_waits_, {})) {
+      if (to.query()) {
+        const std::chrono::duration<double, std::milli> time(from.elapsedTime(to));
+        waits.time += std::chrono::duration_cast<Clock::duration>(time);
+      }
+    }
+    return waits;
+  }
 
  private:
-  // False if it fails.
+  // From when on a stream waited, and until when.
+  struct StreamWait {
+    c10::Event from;
+    c10::Event to;
+  };
+
+  // False if it fails. On a GPU it is the stream that waits, so that a failure may show later.
   template <typename Collective>
-  bool wait(const Collective& collective) {
+  bool wait(const c10::Device& device, const Collective& collective) {
     if (failed_) {
       return false;
     }
     const auto start = Clock::now();
     try {
-      collective()->wait();
+      if (device.is_cpu()) {
+        collective()->wait();
+        time_ += (Clock::now() - start).count();
+      } else {
+        queue(device, collective);
+      }
     } catch (const PeerError&) {
       failure_ = std::current_exception();
       failed_ = true;
     }
-    time_ += (Clock::now() - start).count();
     ++count_;
     return !failed_;
   }
 
-  const c10::intrusive_ptr<c10d::Backend> host_;
-  std::atomic<Clock::rep> time_ = 0;  // waited
+  template <typename Collective>
+  void queue(const c10::Device& device, const Collective& collective) {
+    const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+    StreamWait wait{
+        c10::Event(device.type(), c10::EventFlag::BACKEND_DEFAULT),
+        c10::Event(device.type(), c10::EventFlag::BACKEND_DEFAULT)};
+    wait.from.record(stream);
+    const auto work = collective();
+    work->blockCurrentStream();
+    wait.to.record(stream);
+    const std::lock_guard lock(mutex_);
+    works_.push_back(work);
+    stream_waits_.push_back(std::move(wait));
+  }
+
+  const c10::intrusive_ptr<c10d::Backend> backend_;
+  std::atomic<Clock::rep> time_ = 0;  // that the host waited
   std::atomic<std::int64_t> count_ = 0;
-  std::exception_ptr failure_;  // written before failed_
+  std::mutex mutex_;
+  std::vector<StreamWait> stream_waits_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works_;  // that streams wait for
+  std::exception_ptr failure_;                         // written before failed_
   std::atomic<bool> failed_ = false;
 };
 
@@ -94,6 +146,7 @@ using OptionalTensor = std::optional<at::Tensor>;
 // The innermost scope of this thread; null outside.
 thread_local BatchNormExchange* active = nullptr;
 thread_local bool active_counts = true;
+thread_local bool active_all_count = false;
 
 bool is_defined(const OptionalTensor& tensor) {
   return tensor && tensor->defined();
@@ -218,6 +271,12 @@ at::Tensor gradient_of_input(
   return line.addcmul_(gradient, scale.to(batch.mean.scalar_type()).view(shape));
 }
 
+void refuse_second_derivatives() {
+  if (at::GradMode::is_enabled()) {
+    throw std::invalid_argument("create_graph is true; permitted with a synchronised batch norm: false");
+  }
+}
+
 class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
  public:
   static at::Tensor forward(
@@ -241,9 +300,7 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
   }
 
   static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& gradients) {
-    if (at::GradMode::is_enabled()) {
-      throw std::invalid_argument("create_graph is true; permitted with a synchronised batch norm: false");
-    }
+    refuse_second_derivatives();
     const Tensors saved = context->get_saved_variables();
     const at::Tensor& input = saved[0];
     const Statistics batch{saved[2], saved[3], context->saved_data["count"].toDouble()};
@@ -282,6 +339,73 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
   }
 };
 
+at::Tensor in_a_layout_of_kernels(const at::Tensor& x) {
+  const bool is_known =
+      x.is_contiguous(at::MemoryFormat::ChannelsLast) || x.is_contiguous(at::MemoryFormat::ChannelsLast3d);
+  return is_known ? x : x.contiguous();
+}
+
+// By the kernels of PyTorch's SyncBatchNorm, which read and write an input in its own precision and layout and weigh
+// every worker's statistics by its count. On GPUs that exchange by NCCL, where every worker has samples.
+class BatchNormByKernels : public torch::autograd::Function<BatchNormByKernels> {
+ public:
+  static at::Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const at::Tensor& any_input,
+      const OptionalTensor& weight,
+      const OptionalTensor& bias,
+      const Running& running,
+      double eps,
+      const Exchange& exchange) {
+    const at::Tensor input = in_a_layout_of_kernels(any_input);
+    const std::int64_t channels = input.size(1);
+    const auto [my_mean, my_inverse] = at::batch_norm_stats(input, eps);
+    const at::Tensor my_count = at::full({1}, input.numel() / channels, my_mean.options());
+    const at::Tensor rows = exchange->all_gather(at::cat({my_mean, my_inverse, my_count}));
+    const at::Tensor counts = rows.select(1, 2 * channels);
+    const auto [mean, inverse] = at::batch_norm_gather_stats_with_counts(
+        my_mean,
+        rows.narrow(1, 0, channels),
+        rows.narrow(1, channels, channels),
+        running.mean,
+        running.variance,
+        running.momentum,
+        eps,
+        counts);
+    context->save_for_backward({input, weight.value_or(at::Tensor()), mean, inverse, counts.to(at::kInt)});
+    context->saved_data["has_bias"] = is_defined(bias);
+    context->saved_data["exchange"] = c10::IValue::make_capsule(exchange);
+    return at::batch_norm_elemt(input, weight, bias, mean, inverse, eps);
+  }
+
+  static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& gradients) {
+    refuse_second_derivatives();
+    const Tensors saved = context->get_saved_variables();
+    const at::Tensor gradient = in_a_layout_of_kernels(gradients[0]);
+    const auto [sum, sum_by_input, by_weight, by_bias] = at::batch_norm_backward_reduce(
+        gradient,
+        saved[0],
+        saved[2],
+        saved[3],
+        saved[1],
+        true,
+        saved[1].defined(),
+        context->saved_data["has_bias"].toBool());
+    const auto exchange =
+        c10::static_intrusive_pointer_cast<BatchNormExchange>(context->saved_data["exchange"].toCapsule());
+    const Tensors sums = exchange->all_reduce(at::cat({sum, sum_by_input})).chunk(2);
+    const at::Tensor by_input = at::batch_norm_backward_elemt(
+        gradient, saved[0], saved[2], saved[3], as_type_of(saved[2], saved[1]), sums[0], sums[1], saved[4]);
+    return {by_input, by_weight, by_bias, {}, {}, {}};
+  }
+};
+
+// The running statistics are in the precision in which the kernels count. Every worker comes to the same answer.
+bool have_kernels(const at::Tensor& input, const OptionalTensor& running) {
+  return active->is_from_gpu_to_gpu() && active_all_count && input.is_cuda() && input.numel() > 0 &&
+         (!is_defined(running) || running->scalar_type() == at::toOpMathType(input.scalar_type()));
+}
+
 void check_channels(const OptionalTensor& values, const char* name, const at::Tensor& input) {
   if (is_defined(values) && values->numel() != input.size(1)) {
     throw std::invalid_argument(
@@ -308,14 +432,12 @@ at::Tensor batch_norm(
   check_channels(bias, "bias", input);
   check_channels(running_mean, "running_mean", input);
   check_channels(running_var, "running_var", input);
-  return SyncedBatchNorm::apply(
-      input,
-      weight,
-      bias,
-      Running{running_mean, running_var, momentum},
-      eps,
-      active_counts,
-      Exchange::reclaim_copy(active));
+  const Running running{running_mean, running_var, momentum};
+  const Exchange exchange = Exchange::reclaim_copy(active);
+  if (have_kernels(input, running_mean)) {
+    return BatchNormByKernels::apply(input, weight, bias, running, eps, exchange);
+  }
+  return SyncedBatchNorm::apply(input, weight, bias, running, eps, active_counts, exchange);
 }
 
 // What TorchScript's optimiser makes of batch_norm. Nothing else calls it while a scope is alive.
@@ -360,11 +482,15 @@ SyncBatchNorm::SyncBatchNorm(const c10::intrusive_ptr<c10d::ProcessGroup>& group
 }
 SyncBatchNorm::~SyncBatchNorm() = default;
 
-SyncBatchNorm::Scope::Scope(const SyncBatchNorm& owner, bool counts)
-    : outer_(active), outer_counts_(active_counts), optimised_(torch::jit::getGraphExecutorOptimize()) {
+SyncBatchNorm::Scope::Scope(const SyncBatchNorm& owner, bool counts, bool all_count)
+    : outer_(active),
+      outer_counts_(active_counts),
+      outer_all_count_(active_all_count),
+      optimised_(torch::jit::getGraphExecutorOptimize()) {
   if (owner.exchange_->workers() > 1) {
     active = owner.exchange_.get();
     active_counts = counts;
+    active_all_count = all_count;
     torch::jit::setGraphExecutorOptimize(false);
   }
 }
@@ -372,6 +498,7 @@ SyncBatchNorm::Scope::Scope(const SyncBatchNorm& owner, bool counts)
 SyncBatchNorm::Scope::~Scope() {
   active = outer_;
   active_counts = outer_counts_;
+  active_all_count = outer_all_count_;
   torch::jit::setGraphExecutorOptimize(optimised_);
 }
 

@@ -7,9 +7,11 @@
 // Losses are scaled by b_k K / B and gradients averaged (data_parallel.h), so what remains is one batch of B.
 //
 // Models stay as they are: every call of PyTorch's batch_norm in training mode while a Scope is alive on this thread is
-// taken over, whether from a C++ module or from TorchScript. A layer costs one all-gather of 2 C + 1 doubles forward
-// and one all-reduce of 2 C backward, through host memory, so that workers on CPUs and GPUs mix; a group of one costs
-// nothing. All workers must run the same layers in the same order. Second derivatives are refused.
+// taken over, whether from a C++ module or from TorchScript. A layer costs one all-gather of 2 C + 1 numbers forward
+// and one all-reduce of 2 C backward. Where gradients go by NCCL they do, too: behind what computes them, without the
+// host waiting, and the kernels of PyTorch's SyncBatchNorm do the arithmetic. Else they go through host memory, so that
+// workers on CPUs and GPUs mix. A group of one costs nothing. All workers must run the same layers in the same order.
+// Second derivatives are refused.
 //
 // A lost worker does not show in the model's code: from then on a layer uses what this worker has, and the failure is
 // kept for whoever asks at the end of the step.
@@ -39,7 +41,8 @@ class SyncBatchNorm {
   class Scope {
    public:
     // counts = false: this worker's samples are a stand-in; they are normalised like the others' and count for nothing.
-    Scope(const SyncBatchNorm& owner, bool counts);
+    // all_count: no worker has a stand-in, which the kernels of GPUs do not know.
+    Scope(const SyncBatchNorm& owner, bool counts, bool all_count = false);
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
     ~Scope();
@@ -47,13 +50,15 @@ class SyncBatchNorm {
    private:
     BatchNormExchange* const outer_;
     const bool outer_counts_;
+    const bool outer_all_count_;
     const bool optimised_;
   };
 
   // Throws what went wrong in an exchange, if anything did.
   void rethrow_failure() const;
 
-  // Exchanges, in which it waited for other workers, since the last call; of forward and backward on all threads.
+  // Exchanges, in which it waited for other workers, since the last call; of forward and backward on all threads. Those
+  // of a GPU have a time once the GPU is done with them.
   struct Waits {
     std::chrono::steady_clock::duration time{};
     std::int64_t count = 0;

@@ -31,10 +31,18 @@ std::string name_of_statistics(const torch::nn::Module& model) {
   return {};
 }
 
+DataParallelOptions gradient_options(const JobSettings& settings) {
+  DataParallelOptions gradients = settings.gradients;
+  gradients.measure_moments = settings.rate.rule == RateRule::kAdaScale;
+  return gradients;
+}
+
 }  // namespace
 
-TrainedModel::TrainedModel(const DataParallelOptions& gradients, bool sync_batch_norm)
-    : gradients_(gradients), sync_batch_norm_(sync_batch_norm) {
+TrainedModel::TrainedModel(const JobSettings& settings)
+    : gradients_(gradient_options(settings)),
+      sync_batch_norm_(settings.sync_batch_norm),
+      precision_(settings.precision) {
 }
 
 void TrainedModel::prepare(
@@ -66,6 +74,7 @@ void TrainedModel::enter_group(const Group& group) {
 void TrainedModel::leave_group() {
   end_step();
   norm_scope_.reset();
+  autocast_.reset();
   parallel_.reset();
   norms_.reset();
 }
@@ -83,17 +92,19 @@ void TrainedModel::begin_step() {
   buffers_->take();
 }
 
-void TrainedModel::begin_forward(double learning_rate_factor, bool counts) {
+void TrainedModel::begin_forward(double learning_rate_factor, bool counts, bool all_count) {
   rate_->apply(learning_rate_factor);
   if (sync_batch_norm_) {
-    norm_scope_.emplace(*norms_, counts);
+    norm_scope_.emplace(*norms_, counts, all_count);
   }
   norms_->take_waits();
+  autocast_.emplace(precision_, model_->parameters().front().device().type());
 }
 
 BackwardResult TrainedModel::backward(
     const at::Tensor& loss, double weight, const std::function<void()>& at_last_gradient) {
   norms_->rethrow_failure();
+  autocast_.reset();
   std::exception_ptr failure;  // autograd cannot take it
   const BackwardResult result = parallel_->backward(loss, weight, [&](const BackwardResult& /*result*/) {
     try {
@@ -122,6 +133,7 @@ void TrainedModel::undo() {
     at::Tensor(parameter).mutable_grad().reset();  // some may be half reduced
   }
   norm_scope_.reset();
+  autocast_.reset();
   end_step();
 }
 

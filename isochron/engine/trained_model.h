@@ -10,6 +10,7 @@
 #include <string>
 
 #include "isochron/core/state.h"
+#include "isochron/engine/autocast.h"
 #include "isochron/engine/buffer_copies.h"
 #include "isochron/engine/checkpoint.h"
 #include "isochron/engine/data_parallel.h"
@@ -28,7 +29,7 @@ namespace isochron {
 
 class TrainedModel {
  public:
-  TrainedModel(const DataParallelOptions& gradients, bool sync_batch_norm);
+  explicit TrainedModel(const JobSettings& settings);
 
   // Collective: all get rank 0's parameters and buffers. `in_chunks`: some worker computes its batches in chunks, which
   // is std::invalid_argument for a model with BatchNorm. Both must outlive this, or close().
@@ -45,8 +46,8 @@ class TrainedModel {
 
   // A step. begin_step() may wait for others; begin_forward() does not.
   void begin_step();
-  // `counts`: false of samples that are a stand-in.
-  void begin_forward(double learning_rate_factor, bool counts);
+  // `counts`: false of samples that are a stand-in; `all_count`: no worker has one.
+  void begin_forward(double learning_rate_factor, bool counts, bool all_count);
   void accumulate(const at::Tensor& loss, double weight) { parallel_->accumulate(loss, weight); }
   // `at_last_gradient` may be called on a thread of autograd's; what it throws, this does.
   BackwardResult backward(const at::Tensor& loss, double weight, const std::function<void()>& at_last_gradient);
@@ -69,6 +70,7 @@ class TrainedModel {
 
   const DataParallelOptions gradients_;
   const bool sync_batch_norm_;
+  const Precision precision_;
   torch::nn::Module* model_ = nullptr;
   torch::optim::Optimizer* optimizer_ = nullptr;
   std::string statistics_;  // the name of some running statistics; empty: the model has none
@@ -77,6 +79,7 @@ class TrainedModel {
   // On the group.
   std::optional<SyncBatchNorm> norms_;
   std::optional<SyncBatchNorm::Scope> norm_scope_;
+  std::optional<Autocast> autocast_;
   std::optional<DataParallel> parallel_;
 };
 

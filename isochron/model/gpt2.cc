@@ -12,6 +12,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
+#include "isochron/model/document_groups.h"
 #include "isochron/model/networks.h"
 
 namespace isochron::model {
@@ -50,8 +51,17 @@ class AttentionImpl final : public torch::nn::Module {
         input_(register_module("c_attn", make_linear(options.width, 3 * options.width, kDeviation))),
         output_(register_module("c_proj", make_linear(options.width, options.width, residual_deviation(options)))) {}
 
-  torch::Tensor forward(const torch::Tensor& input) {
-    const auto split = input_->forward(input).chunk(3, -1);
+  // `documents`: null unless they are packed.
+  torch::Tensor forward(const torch::Tensor& input, const DocumentGroups* documents) {
+    const torch::Tensor split = input_->forward(input);
+    const auto attend = [this](const torch::Tensor& sequences) { return mix(sequences); };
+    return output_->forward(documents == nullptr ? mix(split) : documents->apply(split, attend));
+  }
+
+ private:
+  // Queries, keys and values [b, length, 3 width] to [b, length, width].
+  torch::Tensor mix(const torch::Tensor& sequences) {
+    const auto split = sequences.chunk(3, -1);
     const auto by_head = [&](const torch::Tensor& x) { return x.unflatten(-1, {heads_, -1}).transpose(1, 2); };
     const torch::Tensor mixed = torch::scaled_dot_product_attention(
         by_head(split[0]),
@@ -60,10 +70,9 @@ class AttentionImpl final : public torch::nn::Module {
         {},
         is_training() ? dropout_ : 0.0,
         /*is_causal=*/true);
-    return output_->forward(mixed.transpose(1, 2).flatten(2));
+    return mixed.transpose(1, 2).flatten(2);
   }
 
- private:
   std::int64_t heads_;
   double dropout_;
   torch::nn::Linear input_;
@@ -97,8 +106,9 @@ class TransformerBlockImpl final : public torch::nn::Module {
         feed_forward_(register_module("mlp", Perceptron(options))),
         dropout_(register_module("dropout", torch::nn::Dropout(options.dropout))) {}
 
-  torch::Tensor forward(const torch::Tensor& input) {
-    const torch::Tensor mixed = input + dropout_->forward(attention_->forward(attention_norm_->forward(input)));
+  torch::Tensor forward(const torch::Tensor& input, const DocumentGroups* documents) {
+    const torch::Tensor mixed =
+        input + dropout_->forward(attention_->forward(attention_norm_->forward(input), documents));
     return mixed + dropout_->forward(feed_forward_->forward(feed_forward_norm_->forward(mixed)));
   }
 
@@ -125,12 +135,23 @@ class Gpt2 final : public Model {
   }
 
   torch::Tensor forward(const torch::Tensor& input) override {
-    const torch::Tensor places = torch::arange(input.size(1), input.options());
-    const torch::Tensor embedded = tokens_->forward(input) + positions_->forward(places);
-    return torch::linear(norm_->forward(blocks_->forward(dropout_->forward(embedded))), tokens_->weight);
+    if (input.dim() == 3) {
+      const torch::Tensor places = input.select(-1, 1);
+      const DocumentGroups documents(places[0]);
+      return compute(input.select(-1, 0), places, &documents);
+    }
+    return compute(input, torch::arange(input.size(1), input.options()), nullptr);
   }
 
  private:
+  torch::Tensor compute(const torch::Tensor& tokens, const torch::Tensor& places, const DocumentGroups* documents) {
+    torch::Tensor state = dropout_->forward(tokens_->forward(tokens) + positions_->forward(places));
+    for (const torch::nn::AnyModule& block : *blocks_) {
+      state = block.get<TransformerBlock>()->forward(state, documents);
+    }
+    return torch::linear(norm_->forward(state), tokens_->weight);
+  }
+
   torch::nn::Embedding tokens_;
   torch::nn::Embedding positions_;
   torch::nn::Dropout dropout_;

@@ -12,7 +12,9 @@
 namespace isochron::model {
 
 struct Model : torch::nn::Module {
-  // Images [b, channels, height, width] to logits [b, classes]; tokens [b, context] to logits [b, context, classes].
+  // Images [b, channels, height, width] to logits [b, classes]; tokens [b, context] to logits [b, context, classes];
+  // documents packed one behind the other, [1, tokens, 2] with a token and its place within its document, to logits
+  // [1, tokens, classes].
   virtual torch::Tensor forward(const torch::Tensor& input) = 0;
 };
 

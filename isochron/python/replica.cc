@@ -138,11 +138,24 @@ void bind_making(nb::class_<Replica>& replica) {
       nb::arg("works"),
       nb::arg("collate"),
       "A dataset whose samples cost differently: works by sample, and how those of a share add up.");
-  replica.def("open_stream", &Replica::open_stream);
+  replica.def("open_stream", nb::overload_cast<>(&Replica::open_stream));
+  replica.def(
+      "open_stream_by_cost",
+      [](Replica& self, const std::string& collate) {
+        self.open_stream(parse_name(kCollationNames, "collate", collate));
+      },
+      nb::arg("collate"),
+      "A stream whose samples cost differently: plan_arrived() is told their works.");
 }
 
 void bind_steps(nb::class_<Replica>& replica) {
   replica.def("plan", &Replica::plan, nb::arg("from_stream") = 0, nb::arg("most") = 0, nb::rv_policy::copy);
+  replica.def(
+      "plan_arrived",
+      [](Replica& self, const nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>& works) {
+        return self.plan_arrived({works.data(), works.size()});
+      },
+      nb::arg("works"));
   replica.def(
       "plan_parts",
       [](Replica& self, const std::vector<std::int64_t>& samples) { return self.plan_parts(samples); },

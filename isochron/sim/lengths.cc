@@ -17,8 +17,6 @@ void Lengths::describe(OptionTable& table) {
 
 void Lengths::validate() const {
   require(least <= most, "least", least, "at most the longest length");
-  require(
-      attention_width >= 0.0 && attention_width <= 1e9, "attention width", attention_width, "0 to a thousand million");
   for (const double length : given) {
     require(length >= 0.0 && length <= 1e9, "a length", length, "0 to a thousand million");
   }
@@ -31,7 +29,7 @@ SampleWorks Lengths::works(std::int64_t samples, std::uint64_t seed) const {
     const double length = given.empty()
                               ? std::clamp(std::round(median * std::exp(sigma * random.normal())), least, most)
                               : given[random.below(given.size())];
-    work = static_cast<float>(attention_width > 0.0 ? length + length * length / (6.0 * attention_width) : length);
+    work = static_cast<float>(cost.work(length));
   }
   return works;
 }

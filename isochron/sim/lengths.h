@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "isochron/core/deal/cost.h"
 #include "isochron/core/deal/deal.h"
 #include "isochron/core/options.h"
 #include "isochron/core/replica/work_shares.h"
@@ -20,7 +21,7 @@ struct Lengths {
   double most = 2048.0;
   std::vector<double> given;  // instead: drawn from these; finite, 0 or more
 
-  double attention_width = 0.0;  // a sequence of length L costs L + L^2 / (6 width); 0: L
+  LengthCost cost;
   Collation collation = Collation::kPacked;
   bool by_cost = true;  // false: by count, in the order drawn
 

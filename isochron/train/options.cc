@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "isochron/core/deal/cost.h"
 #include "isochron/core/error.h"
 #include "isochron/data/catalog.h"
 #include "isochron/model/model.h"
@@ -37,6 +38,24 @@ void add(std::vector<Option>& options, const char* group, std::vector<Option> mo
   }
 }
 
+void check_documents(const Options& options) {
+  if (options.cost != "count") {
+    const bool known = options.cost == "linear" || options.cost.starts_with("attention");
+    require(known, "cost", in_quotes(options.cost), "count, linear, attention:width=WIDTH");
+    (void)parse_length_cost("cost", options.cost);
+  }
+  if (options.lengths == SampleLengths::kFixed) {
+    require(options.cost == "linear", "cost", in_quotes(options.cost), "with lengths documents");
+    return;
+  }
+  if (options.job.sync != Sync::kBsp) {
+    refuse("lengths", "'documents' with sync " + std::string(name_of(kSyncNames, options.job.sync)), "with sync bsp");
+  }
+  if (options.job.micro_batch > 0 && options.collate == Collation::kPacked) {
+    refuse("micro_batch", options.job.micro_batch, "0 with packed documents, or with collate padded");
+  }
+}
+
 void check_checkpoints(const Options& options) {
   if (options.checkpoints.empty() && options.checkpoint_every > 0) {
     refuse("checkpoint_every", options.checkpoint_every, "with checkpoints, their folder");
@@ -56,6 +75,17 @@ std::vector<Option> run_options(Options& run) {
        text_option("dataset", run.dataset, "NAME", "One of " + listed(data::dataset_names())),
        folder_option("data", run.data, "Where 'make data' has put the datasets"),
        integer_option("context", run.context, 1, 1 << 20, "Tokens of a sample, for datasets of tokens"),
+       choice_option(
+           "lengths",
+           run.lengths,
+           kSampleLengthsNames,
+           "Of samples of tokens: the context, or those of the text's documents"),
+       text_option(
+           "cost",
+           run.cost,
+           "count|linear|attention:width=WIDTH",
+           "Of a document: what the steps are dealt by; count: all alike"),
+       choice_option("collate", run.collate, kCollationNames, "Documents one behind the other, or filled up"),
        flag_option("augment", run.augment, "Train on images flipped and cropped, not as they are"),
        integer_option("train_samples", run.train_samples, 0, kMostCount, "Use only the first N; 0: all"),
        integer_option("test_samples", run.test_samples, 0, kMostCount, "The same for evaluation"),
@@ -99,6 +129,7 @@ void Options::validate() const {
     require(option.set(option.get()), option.name, std::string_view(option.get()), option.permitted);
   }
   data::check_dataset_name(dataset);
+  check_documents(*this);
   require(learning_rate > 0.0, "learning_rate", learning_rate, "above 0");
   require(momentum < 1.0, "momentum", momentum, "0 or more, below 1");
   check_optimizer(*this);

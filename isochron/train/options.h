@@ -7,22 +7,35 @@
 #include <string>
 #include <vector>
 
+#include "isochron/core/deal/deal.h"
+#include "isochron/core/names.h"
 #include "isochron/core/options.h"
 #include "isochron/core/rate/decay.h"
 #include "isochron/engine/job.h"
 
 namespace isochron::train {
 
+enum class SampleLengths : std::uint8_t {
+  kFixed,      // windows of `context` tokens
+  kDocuments,  // documents, of up to `context` tokens
+};
+
+inline constexpr Names<SampleLengths, 2> kSampleLengthsNames{
+    {{SampleLengths::kFixed, "fixed"}, {SampleLengths::kDocuments, "documents"}}};
+
 struct Options {
   JobOptions job;  // global batch, policy, learning-rate rule, this worker's bounds, …
 
-  std::string model = "cnn";              // for model::make_model
-  std::string dataset = "fashion-mnist";  // of data::dataset_names()
-  std::filesystem::path data = "data";    // folder of the datasets
-  std::int64_t context = 256;             // tokens of a sample, for datasets of tokens
-  bool augment = true;                    // what is customary for the dataset; false: normalisation alone
-  std::int64_t train_samples = 0;         // use only the first so many; 0: all
-  std::int64_t test_samples = 0;          // likewise
+  std::string model = "cnn";                      // for model::make_model
+  std::string dataset = "fashion-mnist";          // of data::dataset_names()
+  std::filesystem::path data = "data";            // folder of the datasets
+  std::int64_t context = 256;                     // tokens of a sample, for datasets of tokens
+  SampleLengths lengths = SampleLengths::kFixed;  // for datasets of tokens
+  std::string cost = "linear";                    // of a document: "count" (all alike), or for parse_length_cost
+  Collation collate = Collation::kPacked;         // of documents
+  bool augment = true;                            // what is customary for the dataset; false: normalisation alone
+  std::int64_t train_samples = 0;                 // use only the first so many; 0: all
+  std::int64_t test_samples = 0;                  // likewise
 
   std::int64_t epochs = 1;  // the run ends after so many
   std::int64_t steps = 0;   // or after so many steps; 0: no limit

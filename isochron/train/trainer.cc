@@ -21,6 +21,7 @@
 #include "isochron/core/error.h"
 #include "isochron/data/catalog.h"
 #include "isochron/data/first_samples.h"
+#include "isochron/engine/autocast.h"
 #include "isochron/engine/batch_source.h"
 #include "isochron/engine/checkpoint.h"
 #include "isochron/io/step_file.h"
@@ -46,8 +47,12 @@ bool is_images(const data::Dataset& dataset) {
 
 DatasetPointer open(const Options& options, Split split) {
   try {
-    const DatasetPointer dataset =
-        data::open_dataset(options.dataset, {.folder = options.data, .split = split, .context = options.context});
+    const DatasetPointer dataset = data::open_dataset(
+        options.dataset,
+        {.folder = options.data,
+         .split = split,
+         .context = options.context,
+         .documents = options.lengths == SampleLengths::kDocuments});
     const std::int64_t most = split == Split::kTrain ? options.train_samples : options.test_samples;
     return most == 0 ? dataset : data::first_samples(dataset, std::min(most, dataset->size()));
   } catch (const Error& error) {
@@ -58,10 +63,12 @@ DatasetPointer open(const Options& options, Split split) {
 }
 
 LoaderOptions loading(const Options& options, const data::Dataset& dataset, Split split) {
-  if (!is_images(dataset)) {
-    return {};
+  LoaderOptions loader{.collation = options.collate};
+  loader.cost = options.cost == "count" ? std::nullopt : std::optional(parse_length_cost("cost", options.cost));
+  if (is_images(dataset)) {
+    loader.augment = data::customary_augmentation(options.dataset, split);
   }
-  return {.augment = data::customary_augmentation(options.dataset, split)};
+  return loader;
 }
 
 model::InputShape input_shape(const data::Dataset& dataset) {
@@ -376,7 +383,8 @@ class Trainer::State {
   std::vector<std::int64_t> evaluation_split() const {
     std::vector<std::int64_t> batches = job_.batch_sizes();
     batches.resize(static_cast<std::size_t>(job_.size()));
-    const std::int64_t together = kMostAtOnce * options_.job.global_batch / std::ranges::max(batches);
+    const std::int64_t all = std::accumulate(batches.begin(), batches.end(), std::int64_t{0});
+    const std::int64_t together = kMostAtOnce * all / std::ranges::max(batches);
     return deal(together, batches);
   }
 
@@ -386,7 +394,7 @@ class Trainer::State {
       const at::Tensor scores = model_->forward(data);
       sums[0] += loss_of(scores, target, at::Reduction::Sum).item<double>();
       sums[1] += static_cast<double>(scores.argmax(-1).eq(target).sum().item<std::int64_t>());
-      sums[2] += static_cast<double>(target.numel());
+      sums[2] += static_cast<double>(target.ne(kNoTarget).sum().item<std::int64_t>());
     });
   }
 
@@ -413,7 +421,12 @@ class Trainer::State {
 
   void solo_backward() const {
     for_each_micro_batch(solo_batch_, [this](const at::Tensor& data, const at::Tensor& target) {
-      loss_of(solo_model_->forward(data), target, at::Reduction::Mean).backward();
+      at::Tensor loss;
+      {
+        const Autocast autocast(options_.job.precision, device().type());
+        loss = loss_of(solo_model_->forward(data), target, at::Reduction::Mean);
+      }
+      loss.backward();
     });
   }
 

@@ -57,9 +57,11 @@ std::string duration(double seconds) {
     return grouped(seconds, 2) + " s";
   }
   if (seconds < 1e7) {
+    const auto split = [](long number) {
+      return std::to_string(number / 60) + (number % 60 < 10 ? ":0" : ":") + std::to_string(number % 60);
+    };
     const auto whole = static_cast<long>(seconds);
-    const auto two = [](long number) { return (number < 10 ? "0" : "") + std::to_string(number); };
-    return std::to_string(whole / 3600) + ":" + two(whole / 60 % 60) + ":" + two(whole % 60);
+    return whole < 3600 ? split(whole) + " min" : split(whole / 60) + " h";
   }
   return grouped(seconds / 86400.0, 0) + " d";
 }
@@ -94,6 +96,17 @@ std::string title(const RunView& view) {
   return printable(text);
 }
 
+/// What was computed in vain; nothing where samples are not filled up.
+std::string padding(const RunView& view) {
+  double work = 0.0;
+  double wasted = 0.0;
+  for (const WorkerTotals& worker : view.workers()) {
+    work += worker.work;
+    wasted += worker.padding;
+  }
+  return wasted > 0.0 ? ", padding " + grouped(100.0 * wasted / work, 1) + " %" : "";
+}
+
 std::string progress(const RunView& view) {
   const Summary summary = view.summary();
   if (summary.steps == 0) {
@@ -116,7 +129,7 @@ std::string progress(const RunView& view) {
   if (std::isfinite(summary.accuracy)) {
     text += ", accuracy " + grouped(100.0 * summary.accuracy, 1) + " %";
   }
-  return text;
+  return text + padding(view);
 }
 
 /// Short, so that a line of figures fits into 80 characters.

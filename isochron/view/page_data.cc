@@ -129,6 +129,8 @@ std::string to_json(const WorkerTotals& worker) {
       .number("compute", worker.compute_seconds)
       .number("wait", worker.wait_seconds)
       .number("exchange", worker.exchange_seconds)
+      .number("work", worker.work)
+      .number("padding", worker.padding)
       .raw("last", to_json(worker.last))
       .str();
 }
@@ -232,6 +234,7 @@ std::string to_json(const Summary& summary, const RunHeader& header) {
               .number("mean", step.mean)
               .str())
       .number("total_seconds", summary.seconds)
+      .number("between_seconds", summary.between_seconds)
       .integer("steps", summary.steps)
       .number("balance", summary.balance)
       .number("utilization", summary.utilization)

@@ -82,16 +82,20 @@ std::size_t RunView::place_of(WorkerId id, std::size_t guess) {
   return workers_.size() - 1;
 }
 
-/// By the run's clock: a process that goes on with a run has a clock of its own.
-double RunView::start_of(double start_seconds) {
-  if (std::exchange(resumed_, false) && shifted(start_seconds) < end_) {
-    shift_ = end_ - finite(start_seconds);
+/// In training time: what lies between steps is left out, and a process that goes on with a run has a clock of its own.
+double RunView::start_of(double start_seconds, bool overlaps) {
+  const double start = finite(start_seconds);
+  const double gap = shifted(start) - end_;
+  const bool resumed = std::exchange(resumed_, false);
+  if (gap > 0.0 ? !overlaps : resumed) {  // a longer update that ends later may have begun in what seems to be a gap
+    between_ += std::max(0.0, gap);
+    shift_ = end_ - start;
   }
-  return shifted(finite(start_seconds));
+  return shifted(start);
 }
 
 void RunView::add(const StepRecord& record) {
-  const double start = start_of(record.start_seconds);
+  const double start = start_of(record.start_seconds, false);
   meter_.add(record);
   gain_.add(record);
   add(record, start, record.workers);
@@ -101,7 +105,7 @@ void RunView::add(const StepRecord& record) {
 }
 
 void RunView::add(const UpdateRecord& record) {
-  const double start = start_of(record.worker.start_seconds);
+  const double start = start_of(record.worker.start_seconds, true);
   UpdateRecord moved = record;
   moved.worker.start_seconds = start;
   meter_.add(moved);
@@ -172,6 +176,8 @@ void RunView::add_workers(std::span<const WorkerStep> workers, double start, Bin
     totals.compute_seconds += finite(worker.compute_seconds);
     totals.wait_seconds += finite(worker.wait_seconds);
     totals.exchange_seconds += finite(worker.exchange_seconds);
+    totals.work += finite(worker.work);
+    totals.padding += finite(worker.padding);
   }
   left_out_ = std::max(left_out_, unplaced);
 }
@@ -201,7 +207,7 @@ void RunView::add(const EventRecord& record) {
   }
   events_.add(
       {.step = record.step,
-       .seconds = is(record, Event::kResume) ? end_ : shifted(finite(record.seconds)),
+       .seconds = is(record, Event::kResume) ? end_ : std::min(end_, shifted(finite(record.seconds))),
        .what = shortened(record.event, kLongestName),
        .worker = worker,
        .words = words});
@@ -210,7 +216,7 @@ void RunView::add(const EventRecord& record) {
 
 void RunView::add(const EvaluationRecord& record) {
   EvaluationRecord moved = record;
-  moved.seconds = shifted(finite(record.seconds));
+  moved.seconds = std::min(end_, shifted(finite(record.seconds)));
   evaluations_.add(moved);
 }
 
@@ -225,6 +231,7 @@ Summary RunView::summary() const {
   Summary summary{
       .steps = timeline_.records(),
       .seconds = meter_.seconds(),
+      .between_seconds = between_,
       .samples_per_second = meter_.samples_per_second(),
       .step_seconds = meter_.step_seconds(),
       .balance = meter_.balance(),

@@ -41,12 +41,15 @@ struct WorkerTotals {
   double compute_seconds = 0.0;
   double wait_seconds = 0.0;
   double exchange_seconds = 0.0;
+  double work = 0.0;     // as in WorkerStep; 0: by count
+  double padding = 0.0;  // that part of it
 };
 
 /// The whole run in numbers; kUnknown where nothing says.
 struct Summary {
-  std::int64_t steps = 0;  // records of steps
-  double seconds = 0.0;    // spent in steps; what lies between them (evaluations, others' turns) is left out
+  std::int64_t steps = 0;        // records of steps
+  double seconds = 0.0;          // spent in steps
+  double between_seconds = 0.0;  // between them: evaluations, checkpoints, recovery, others' turns
   double samples_per_second = kUnknown;
   Quantiles step_seconds;
   double balance = kUnknown;
@@ -102,7 +105,7 @@ class RunView {
   /// Takes a step or an update, and its start by the run's clock; what it adds to the meter is there already.
   template <class Record>
   void add(const Record& record, double start, std::span<const WorkerStep> workers);
-  double start_of(double start_seconds);
+  double start_of(double start_seconds, bool overlaps);
   void add_workers(std::span<const WorkerStep> workers, double start, Bin& bin);
   [[nodiscard]] double shifted(double seconds) const { return seconds + shift_; }
 
@@ -121,7 +124,8 @@ class RunView {
   Last last_;
   std::int64_t adjustments_ = 0;
   double end_ = 0.0;      // of the last step
-  double shift_ = 0.0;    // added to what a process that went on with the run says of time
+  double shift_ = 0.0;    // added to what the log says of time
+  double between_ = 0.0;  // seconds between steps, left out
   bool resumed_ = false;  // and no step since
 };
 

@@ -31,11 +31,11 @@ def find_place(variables: Mapping[str, str] = os.environ) -> Place | None:
         return _place(variables, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "", 0, local)
     if "SLURM_PROCID" in variables:
         size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in variables else "SLURM_NTASKS"
-        hosts = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_NODELIST", "")
         step = variables.get("SLURM_JOB_ID", "") + "." + variables.get("SLURM_STEP_ID", "")
         local = (variables.get("SLURM_STEP_NUM_NODES") or variables.get("SLURM_NNODES")) == "1"
-        first = first_host(hosts)
-        return _place(variables, "slurm", "SLURM_PROCID", size, "SLURM_LOCALID", first, _port(step), local)
+        return _place(
+            variables, "slurm", "SLURM_PROCID", size, "SLURM_LOCALID", _slurm_first(variables), _port(step), local
+        )
     if "OMPI_COMM_WORLD_RANK" in variables:
         local = variables.get("OMPI_COMM_WORLD_LOCAL_SIZE") == variables.get("OMPI_COMM_WORLD_SIZE")
         run = variables.get("PMIX_NAMESPACE") or variables.get("OMPI_MCA_ess_base_jobid", "")
@@ -76,7 +76,23 @@ def _port(words: str) -> int:
     return 20000 + zlib.crc32(words.encode()) % 12000
 
 
-def first_host(nodes: str) -> str:
-    """The first of Slurm's "gpu[03-07,9],login" is gpu03."""
-    match = re.match(r"([^,\[]*)(?:\[([^\]-]*?)(?:[-,][^\]]*)?\])?([^,\[]*)", nodes)
-    return "".join(part or "" for part in match.groups()) if match else ""
+def _slurm_first(variables: Mapping[str, str]) -> str:
+    """The host of rank 0. The list of a heterogeneous step is in the order of names, not of its groups, and not all
+    groups of the job need be in it."""
+    hosts = hosts_of(variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_NODELIST", ""))
+    for group in range(_whole(variables, "SLURM_HET_SIZE") if "SLURM_HET_SIZE" in variables else 0):
+        for host in hosts_of(variables.get(f"SLURM_JOB_NODELIST_HET_GROUP_{group}", ""))[:1]:
+            if host in hosts:
+                return host
+    return hosts[0] if hosts else ""
+
+
+def hosts_of(nodes: str) -> list[str]:
+    """Slurm's "gpu[03-04,9],login" is gpu03, gpu04, gpu9, login."""
+    hosts = []
+    for before, numbers, after in re.findall(r"([^,\[]+)(?:\[([^\]]*)\])?([^,\[]*)", nodes):
+        for part in numbers.split(","):
+            low, _, high = part.partition("-")
+            span = range(int(low), int(high) + 1) if high else [low]
+            hosts += [f"{before}{str(number).zfill(len(low))}{after}" for number in span]
+    return hosts

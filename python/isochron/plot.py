@@ -47,7 +47,7 @@ def loss(runs: Run | Sequence[Run], axes: Axes | None = None, over: Over = "seco
     axes = _per_step(runs, lambda record: record.get("loss"), "loss", axes, over)
     listed = _listed(runs)
     for place, run in enumerate(listed):
-        points = [(record[over], record["loss"]) for record in run.evaluation_records if record.get("loss") is not None]
+        points = _evaluations(run, "loss", over)
         if points:
             axes.plot(*zip(*points), "o", color=_colour(place, len(listed)), label=f"{run.label}, test")
     _legend(axes, 2)
@@ -59,8 +59,7 @@ def accuracy(runs: Run | Sequence[Run], axes: Axes | None = None, over: Over = "
     axes = _new_axes(axes)
     listed = _listed(runs)
     for place, run in enumerate(listed):
-        points = [(record[over], record["accuracy"]) for record in run.evaluation_records
-                  if record.get("accuracy") is not None]  # fmt: skip
+        points = _evaluations(run, "accuracy", over)
         axes.plot(*(zip(*points) if points else ([], [])), "o-", label=run.label, color=_colour(place, len(listed)))
     _finish(axes, over, "test accuracy")
     return axes
@@ -72,7 +71,7 @@ def overview(runs: Run | Sequence[Run]) -> Figure:
 
     listed = _listed(runs)
     figure, grid = matplotlib.pyplot.subplots(2, 2, figsize=(11, 7), layout="constrained")
-    batch_sizes(listed[-1], grid[0][0]).set_title(listed[-1].label)
+    batch_sizes(listed[-1], grid[0][0]).set_title(f"policy {listed[-1].label}")
     step_times(listed, grid[0][1])
     balance(listed, grid[1][0])
     if any(record.get("loss") is not None for run in listed for record in run.step_records):
@@ -111,9 +110,16 @@ def _new_axes(axes: Axes | None) -> Axes:
     return matplotlib.pyplot.subplots(layout="constrained")[1]
 
 
-def _place(record: dict[str, Any], over: Over) -> float:
-    """Where a step ends."""
-    return record["step"] if over == "step" else record.get("start", 0.0) + (record.get("seconds") or 0.0)
+def _places(run: Run, over: Over) -> list[float]:
+    """Where each step ends."""
+    return run.training_seconds if over == "seconds" else [record["step"] for record in run.step_records]
+
+
+def _evaluations(run: Run, field: str, over: Over) -> list[tuple[float, float]]:
+    """Places and values; in time an evaluation belongs to the end of the step before it."""
+    ends = {record["step"] + 1: end for record, end in zip(run.step_records, run.training_seconds)}
+    return [(record["step"] if over == "step" else ends.get(record["step"], 0.0), record[field])
+            for record in run.evaluation_records if record.get(field) is not None]  # fmt: skip
 
 
 def _per_step(runs: Run | Sequence[Run], value: Any, name: str, axes: Axes | None, over: Over) -> Axes:
@@ -122,7 +128,8 @@ def _per_step(runs: Run | Sequence[Run], value: Any, name: str, axes: Axes | Non
     axes = _new_axes(axes)
     listed = _listed(runs)
     for place, run in enumerate(listed):
-        points = [(_place(record, over), value(record)) for record in run.step_records if value(record) is not None]
+        pairs = zip(_places(run, over), run.step_records)
+        points = [(where, value(record)) for where, record in pairs if value(record) is not None]
         axes.plot(*(zip(*points) if points else ([], [])), label=run.label, color=_colour(place, len(listed)))
     _finish(axes, over, name)
     return axes
@@ -146,7 +153,7 @@ def _per_worker(run: Run, key: str, name: str, axes: Axes | None) -> Axes:
 
 
 def _finish(axes: Axes, over: Over, name: str) -> None:
-    axes.set_xlabel("step" if over == "step" else "seconds")
+    axes.set_xlabel("step" if over == "step" else "seconds of training")
     axes.set_ylabel(name)
     axes.grid(alpha=0.3)
     _legend(axes, 1)

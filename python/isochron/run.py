@@ -69,6 +69,22 @@ class Run:
         return names
 
     @functools.cached_property
+    def training_seconds(self) -> list[float]:
+        """When each step ended, in training time: what lies between steps (evaluations, checkpoints, recovery, turns of
+        other runs in a comparison) is left out. As the report has it."""
+        resumed = {event.get("step") for event in self.event_records if event.get("event") == "resume"}
+        ends, trained, shift = [], 0.0, 0.0
+        for record in self.step_records:
+            start = (record.get("start") or 0.0) + shift
+            overlaps = "staleness" in record  # then a longer one may have begun in what seems to be a gap
+            # Whoever goes on with a run has a clock of its own.
+            if not overlaps if start > trained else record.get("step") in resumed:
+                start, shift = trained, shift + trained - start
+            trained = max(trained, end := start + (record.get("seconds") or 0.0))
+            ends.append(end)
+        return ends
+
+    @functools.cached_property
     def steps(self) -> Any:
         """A row per step: times, samples, balance (mean over max of the workers' times), loss, what was decided."""
         return make_frame([_step_row(record) for record in self.step_records], _STEP_COLUMNS, self.library)

@@ -57,6 +57,22 @@ TEST_F(PlanProgramTest, TakesTheWorkersOfARunLog) {
   EXPECT_THAT(plan("--run none.jsonl").errors, HasSubstr("cannot read 'none.jsonl': No such file or directory"));
 }
 
+TEST_F(PlanProgramTest, KnowsDistributionsOfLengths) {
+  const std::string task = "--machines lab.toml --model-profile cnn.json --global-batch 240 ";
+  const Outcome outcome = plan(task + "--lengths lognormal:sigma=1 --collate padded --json r.json");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, testing::ContainsRegex("Dealt by cost: [1-9].[0-9]+x by count, [1-9].[0-9]+x equal"));
+  const json lengths = json::parse(std::ifstream(folder_ / "r.json"))["lengths"];
+  EXPECT_GT(lengths["by_cost"]["samples_per_second"], lengths["by_count"]["samples_per_second"]);
+  EXPECT_LT(lengths["by_cost"]["padding"], lengths["by_count"]["padding"]);
+  write("lengths.txt", "10\n20\n400\n");
+  EXPECT_EQ(plan(task + "--lengths lengths.txt --cost attention:width=64").status, 0);
+  const Outcome refused = plan(task + "--lengths normal");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("lengths is 'normal'; permitted: lognormal, or a file of them"));
+  EXPECT_THAT(plan(task + "--cost attention").errors, HasSubstr("--cost is 'attention'; permitted: with --lengths"));
+}
+
 TEST_F(PlanProgramTest, PredictsSpeedTimeAndCost) {
   // With C = T - 20 ms on the fast one and T / 4 - 20 ms on the slow ones, in ms a sample: 240 = 1.5 T - 60, so T is
   // 200 ms: 180, 30 and 30 samples.

@@ -52,6 +52,18 @@ TEST_F(CatalogTest, FindsMnistPlainOrCompressed) {
   EXPECT_EQ(first_label(*open("mnist", Split::kTest)), 5);
 }
 
+TEST_F(CatalogTest, FindsTheDocumentsOfAText) {
+  write("shakespeare/train.bin", bytes({1, 0, 2, 0, 3, 0, 4, 0, 5, 0}));
+  write("shakespeare/train.starts", bytes({0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}));
+  const auto dataset = open_dataset("shakespeare", {.folder = folder_, .context = 4, .documents = true});
+  EXPECT_EQ(dataset->size(), 2);
+  EXPECT_EQ(dataset->lengths()[1], 2);
+  EXPECT_TRUE(open("shakespeare", Split::kTrain)->lengths().empty());
+  EXPECT_EQ(
+      refusal([] { (void)open_dataset("mnist", {.documents = true}); }),
+      "dataset is 'mnist' with documents; permitted: shakespeare, synthetic-tokens");
+}
+
 TEST_F(CatalogTest, FindsCifar) {
   for (int i = 1; i <= 5; ++i) {
     write("cifar10/data_batch_" + std::to_string(i) + ".bin", bytes({i}) + counting(3072));

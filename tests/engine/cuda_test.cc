@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tests/ranks/group.h"
@@ -14,6 +15,7 @@
 #include "isochron/core/peer_error.h"
 #include "isochron/data/synthetic_images.h"
 #include "isochron/engine/job.h"
+#include "isochron/engine/sync_batch_norm.h"
 
 namespace isochron {
 namespace {
@@ -199,6 +201,45 @@ TEST_F(NcclTest, WaitingForOthersIsNoPartOfTheTime) {
   std::ranges::nth_element(ratios, ratios.begin() + 10);
   EXPECT_GT(ratios[10], 2.0);  // 3 but for what is the same for both
   EXPECT_LT(ratios[10], 4.0);
+}
+
+TEST_F(NcclTest, BatchNormIsThatOfTheGlobalBatchWithoutTheHostWaiting) {
+  const auto options = on_gpu(torch::kDouble);
+  const auto first = [](int rank) { return rank * (rank + 3) / 2; };  // rows 2, 3, 4, ... of ranks 0, 1, 2, ...
+  torch::manual_seed(9);
+  const at::Tensor input = torch::randn({first(world_size()), 5, 4, 3}, torch::kDouble).to(options.device());
+  const at::Tensor factors = torch::rand({first(world_size()), 5, 4, 3}, torch::kDouble).to(options.device());
+  const auto run = [&](int from, int to, const std::optional<SyncBatchNorm>& norm) {
+    torch::nn::BatchNorm2d layer(5);
+    layer->to(options.device(), torch::kDouble);
+    at::Tensor x = input.slice(0, from, to).clone().requires_grad_();
+    at::Tensor y;
+    {
+      std::optional<SyncBatchNorm::Scope> scope;
+      if (norm) {
+        scope.emplace(*norm, /*counts=*/true, /*all_count=*/true);
+      }
+      y = layer->forward(x);
+    }
+    (y * factors.slice(0, from, to)).sum().backward();
+    return std::vector{
+        y.detach(), x.grad(), layer->running_mean, layer->running_var, layer->weight.grad(), layer->bias.grad()};
+  };
+  std::vector<at::Tensor> expected = run(0, first(world_size()), std::nullopt);
+  std::optional<SyncBatchNorm> norm(make_group(backend_));
+  std::vector<at::Tensor> found = run(first(world_rank()), first(world_rank() + 1), norm);
+  for (const std::size_t i : {0UL, 1UL}) {
+    expected[i] = expected[i].slice(0, first(world_rank()), first(world_rank() + 1));
+  }
+  for (const std::size_t i : {4UL, 5UL}) {  // the whole's is the sum of the ranks'
+    std::vector<at::Tensor> sum{found[i]};
+    backend_->allreduce(sum)->wait();
+  }
+  EXPECT_LT(distance(found, expected), 1e-12);
+  torch::cuda::synchronize();
+  const SyncBatchNorm::Waits waits = norm->take_waits();
+  EXPECT_EQ(waits.count, 2);
+  EXPECT_GT(waits.time.count(), 0);
 }
 
 constexpr std::int64_t kPiece = 16 << 20;

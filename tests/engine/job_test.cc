@@ -237,6 +237,26 @@ TEST(JobTest, PiecesGiveTheSameGradientAsTheWholeBatch) {
   EXPECT_LT(distance(model, single), 1e-5);
 }
 
+TEST(JobTest, InBf16ForwardComputesInItAndTheParametersStayAsTheyAre) {
+  auto model = make_model_without_statistics(3);
+  auto optimizer = make_optimizer(model);
+  Job job({.global_batch = kGlobalBatch, .policy = kUneven, .seed = kSeed, .precision = Precision::kBf16});
+  job.prepare(*model, optimizer);
+  for (const auto& [x, y] : job.loader(images(640))) {
+    const at::Tensor scores = model->forward(x);
+    EXPECT_EQ(scores.scalar_type(), torch::kBFloat16);
+    job.backward(torch::nn::functional::cross_entropy(scores, y));
+    EXPECT_EQ(model->forward(x).scalar_type(), torch::kFloat);  // only the forward pass of a step
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  auto single = make_model_without_statistics(3);
+  train_alone(single, images(640), 10);
+  EXPECT_EQ(model->parameters().front().scalar_type(), torch::kFloat);
+  EXPECT_LT(distance(model, single), 0.02);
+  EXPECT_TRUE(identical_on_all_ranks(job, model));
+}
+
 TEST(JobTest, PiecesAreRefusedForAModelWithBatchNorm) {
   auto model = make_model(3);
   auto optimizer = make_optimizer(model);

@@ -11,14 +11,14 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import sys
 import tempfile
 import time
 
 os.environ.update(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3", TF_ENABLE_ONEDNN_OPTS="0", OMP_NUM_THREADS="1")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests")]
+from ports import free_ports  # noqa: E402
 
 try:
     import keras
@@ -128,9 +128,7 @@ class Job:
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=scratch))
         self.deadline = time.monotonic() + LIMIT
         timeout = 12.0 if fault == "stop" or phase == "rendezvous" else 60.0
-        with socket.socket() as trial:
-            trial.bind(("127.0.0.1", 0))
-            port = trial.getsockname()[1] - 1  # they meet at the one after MASTER_PORT
+        port = free_ports(1)[0] - 1  # they meet at the one after MASTER_PORT
         self.ranks = {}
         for rank in range(SIZE):
             child = os.fork()

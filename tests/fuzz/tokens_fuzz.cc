@@ -16,6 +16,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return isochron::data::read_tokens(
             isochron::data::fuzz_source({data, size}), {.element = element, .context = context, .vocabulary = 1000});
       });
+      isochron::data::check_dataset([&] {  // whose index the same bytes are
+        const auto starts = isochron::data::fuzz_source({data, size});
+        return isochron::data::read_documents(
+            isochron::data::fuzz_source({data, size}),
+            *starts,
+            {.element = element, .context = context, .vocabulary = 1000});
+      });
     }
   }
   return 0;

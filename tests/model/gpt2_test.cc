@@ -1,4 +1,5 @@
 #include <cmath>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -21,6 +22,26 @@ TEST(Gpt2Test, DoesNotSeeLaterTokens) {
   const torch::Tensor difference = (model->forward(tokens) - model->forward(changed)).abs().amax({0, 2});
   EXPECT_LT(difference.slice(0, 0, 5).max().item<double>(), 1e-6);
   EXPECT_GT(difference.slice(0, 5).min().item<double>(), 1e-4);
+}
+
+TEST(Gpt2Test, PackedDocumentsSeeThemselvesAlone) {
+  // Lengths that are brought together in several groups, in no order.
+  torch::manual_seed(1);
+  const auto model = make_model("gpt2:layers=2,heads=4,width=32", kText);
+  model->eval();
+  const torch::NoGradGuard no_gradients;
+  std::vector<torch::Tensor> tokens;
+  std::vector<torch::Tensor> places;
+  std::vector<torch::Tensor> alone;
+  for (const std::int64_t length : {3, 8, 1, 2, 7, 5, 1, 8}) {
+    tokens.push_back(torch::randint(kText.classes, {length}, torch::kLong));
+    places.push_back(torch::arange(length));
+    alone.push_back(model->forward(tokens.back().unsqueeze(0)));
+  }
+  const torch::Tensor packed = torch::stack({torch::cat(tokens), torch::cat(places)}, -1).unsqueeze(0);
+  const torch::Tensor logits = model->forward(packed);
+  ASSERT_EQ(logits.sizes(), torch::cat(alone, 1).sizes());
+  EXPECT_LT((logits - torch::cat(alone, 1)).abs().max().item<double>(), 1e-5);
 }
 
 TEST(Gpt2Test, TellsPositionsApart) {

@@ -33,6 +33,21 @@ job.close()
 """
 
 
+STOCK = """
+import torch
+from torch import distributed
+
+distributed.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    torch.nn.functional.mse_loss(model(torch.randn(8, 4)), torch.randn(8, 1)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+distributed.destroy_process_group()
+"""
+
+
 def run(*command, folder=None, status=0, **variables):
     command = list(map(str, command))
     result = subprocess.run(command, capture_output=True, text=True, cwd=folder, env={**os.environ, **variables})
@@ -93,6 +108,13 @@ class Stranger:
         self.run("python", "-m", "isochron.launch", "--workers", "2", "train.py")
         assert "Proven" in self.run("isochron", "ledger", "run.jsonl")
 
+    def watch(self):
+        """A loop that knows nothing of the package."""
+        (self.folder / "stock.py").write_text(STOCK)
+        told = self.run("python", "-m", "isochron.launch", "--workers", "2", "--watch", "stock.py")
+        assert "isochron report isochron-watch.jsonl" in told, told
+        self.run("isochron", "report", "isochron-watch.jsonl", "-o", "watched.html")
+
 
 def python_of(version):
     """One that works, which a shim of pyenv's on the PATH may not."""
@@ -110,6 +132,7 @@ def try_own(folder):
     stranger = Stranger(sys.executable, wheel, folder)
     stranger.check()
     stranger.train()
+    stranger.watch()
 
 
 def try_shared(folder):

@@ -44,6 +44,17 @@ TEST(ColdSizesTest, AStepThatIsNotColdAddsNoSize) {
   EXPECT_FALSE(sizes.any());
 }
 
+// A GPU beside a CPU with a fiftieth of its speed: what its first step took, libraries that are loaded included, is
+// enough to know that equal shares are wrong.
+TEST(ColdSizesTest, AWorkerWhoseFirstStepWasColdIsAtLeastThatFast) {
+  Controller controller({.workers = {{.id = 0, .kind = "cuda"}, {.id = 1, .kind = "cpu"}}, .global_batch = 512}, {});
+  controller.observe(
+      {.step = 0,
+       .workers = {
+           {.worker = 0, .batch = 256, .seconds = 0.85, .cold = true}, {.worker = 1, .batch = 256, .seconds = 5.0}}});
+  EXPECT_GT(controller.decision().batch_sizes[0], 400);
+}
+
 TEST(ColdSizesTest, ARestoredPolicyGoesOnAlike) {
   Roster roster{.workers = {{.id = 0, .kind = "cuda"}, {.id = 1, .kind = "cuda"}}, .global_batch = 256};
   const auto observed = [](Controller& controller, std::int64_t step) {

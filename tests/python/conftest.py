@@ -1,5 +1,6 @@
 """Run logs to read: a small one by hand, and one that the program writes."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import subprocess
 import pytest
 
 from ranks import Nursery, Ranks
+from two_hosts import TwoHosts
 
 HEADER = {"type": "run", "schema": 1, "program": "train", "version": "0.1.0", "policy": "isochron", "cluster": "pair",
           "global_batch": 40, "seed": 7, "workers": [{"id": 0, "name": "fast", "kind": "cpu"},
@@ -101,3 +103,9 @@ def trio(nursery):
     ranks = Ranks(nursery, 3)
     yield ranks
     ranks.close()
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory):
+    with contextlib.ExitStack() as stack:
+        yield TwoHosts(tmp_path_factory.mktemp("hosts"), stack)

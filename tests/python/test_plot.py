@@ -41,7 +41,19 @@ def test_loss_and_accuracy_with_what_the_test_set_says(run):
     assert lines[1] == ("isochron on pair, test", [2.75], [1.9])
     axes = isochron.plot.accuracy(run)
     assert data(axes)[0][1:] == ([2.75], [0.4])
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("seconds", "test accuracy")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("seconds of training", "test accuracy")
+
+
+def test_time_is_training_time_when_runs_took_turns(lines, write_log):
+    """Steps of 2 s and 0.75 s with another run's turn of 100 s between them, an evaluation of 5 s after them, and a
+    process that goes on with a clock of its own, for 1 s."""
+    header, first, join, second, evaluation = lines
+    second["start"], evaluation["seconds"] = 102.0, 107.75
+    resume = {"type": "event", "step": 2, "seconds": 0.0, "event": "resume", "worker": 0, "words": ""}
+    third = {**second, "step": 2, "start": 0.5, "seconds": 1.0}
+    run = isochron.read_run(write_log([header, first, join, second, evaluation, resume, third]))
+    assert run.training_seconds == [2.0, 2.75, 3.75]
+    assert data(isochron.plot.accuracy(run))[0][1:] == ([2.75], [0.4])
 
 
 def test_draws_into_axes_that_are_given(run):

@@ -29,6 +29,24 @@ def test_a_loader_that_counts_lengths_needs_no_more_words(pair, by):
         assert result["far"] < EXACT
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_stream_is_dealt_by_lengths_as_they_arrive(pair, num_workers):
+    results = pair.run(CASES + "cost_stream", num_workers=num_workers)
+    size = results[0]["size"]
+    taken = collections.Counter(one for result in results for one in result["taken"])
+    assert taken == collections.Counter((epoch, number) for epoch in (0, 1) for number in range(size))
+    for result in results:
+        assert result["far"] < EXACT
+        assert min(result["work"]) > 0.0
+    first, second = (result["shares"] for result in results)
+    assert len(set(first)) > 2
+    assert sum(first) > 1.2 * sum(second)
+
+
+def test_a_stream_without_weighting_is_not(pair):
+    assert pair.run(CASES + "cost_stream", weighting="mean")[0]["far"] > 1e4 * EXACT
+
+
 def test_without_weighting_it_does_not(pair):
     assert pair.run(CASES + "cost_parity", kind="encoder", steps=50, weighting="mean")[0]["far"] > 1e4 * EXACT
 

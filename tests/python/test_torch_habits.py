@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+from isochron.torch.world import reason_of
+
 CASES = "torch_habit_cases:"
 
 
@@ -126,6 +128,13 @@ def test_what_a_dataloader_would_be_told_is_answered(alone):
         assert words[name].startswith(f"ValueError: {begin}"), words[name]
 
 
+def test_a_cuda_graph_is_refused(alone):
+    assert alone.run(CASES + "cuda_graphs") == [
+        "ValueError: prepare() got a Sequential whose part '0' is a CUDA graph, which is of one batch size while those "
+        "of a job change; permitted: modules as they are before make_graphed_callables()"
+    ]
+
+
 def test_a_habitual_backward_is_answered(alone):
     (words,) = alone.run(CASES + "habits")
     assert words["no batch"] == "Error: backward() without a batch of the loader"
@@ -163,3 +172,9 @@ def test_jobs_loaders_decisions_and_records_say_what_they_are(alone):
 
 def test_batches_are_moved_on_request(alone):
     assert alone.run(CASES + "named_batch") == [("cpu", 40)]
+
+
+def test_what_gloo_says_to_its_developers_is_left_out():
+    said = "[/src/gloo/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1234. This may indicate a crash. GLHF!"
+    assert reason_of(RuntimeError(said + "\nException raised from …")) == "Connection closed by peer [127.0.0.1]:1234"
+    assert reason_of(RuntimeError()) == ""

@@ -1,100 +1,85 @@
-"""Jobs on two hosts, as docs/hosts.md starts them. The hosts are network namespaces of this machine with a cable
-between them: neither reaches the other's loopback, nor anything else."""
+"""Jobs on two hosts, as docs/hosts.md starts them by hand and by Ray."""
 
-import contextlib
-import os
+import importlib.util
 import pathlib
+import re
+import secrets
 import shutil
-import signal
 import subprocess
 import sys
+import tempfile
+import time
 
 import pytest
 
-PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "python"
-# The second host's worker is slower by 2 ms a sample.
-SCRIPT = """
-import os, sys, time
-import torch
-import isochron.torch as isochron
+from two_hosts import ADDRESSES, SCRIPT, check
 
-torch.manual_seed(1)
-dataset = torch.utils.data.TensorDataset(torch.randn(640, 8), torch.randn(640, 1))
-model = torch.nn.Linear(8, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-job = isochron.Job(global_batch=32, timeout=20.0)
-model, optimizer = job.prepare(model, optimizer)
-for x, y in job.loader(dataset):
-    time.sleep(0.002 * len(x) * job.rank)
-    job.backward(torch.nn.functional.mse_loss(model(x), y))
-    optimizer.step()
-    optimizer.zero_grad()
-print("rank", job.rank, "of", job.size, *job.batch_sizes, job.ledger.complete, flush=True)
-job.close()
-"""
+RAY_SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "examples" / "hosts" / "ray_train.py"
 
 
-def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
-@pytest.fixture
-def hosts():
-    """The names of the namespaces; 10.77.0.1 and 10.77.0.2 on eth0."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("needs root and the program ip, to make network namespaces")
-    names = [f"isochron-host-{os.getpid()}-{index}" for index in (0, 1)]
-    with contextlib.ExitStack() as stack:
-        for name in names:
-            try:
-                ip("netns", "add", name)
-            except subprocess.CalledProcessError:
-                pytest.skip("cannot make network namespaces here")
-            stack.callback(ip, "netns", "delete", name)
-        ip("link", "add", "eth0", "netns", names[0], "type", "veth", "peer", "eth0", "netns", names[1])
-        for index, name in enumerate(names):
-            ip("-n", name, "address", "add", f"10.77.0.{index + 1}/24", "dev", "eth0")
-            for link in ("lo", "eth0"):
-                ip("-n", name, "link", "set", link, "up")
-        yield names
-
-
-def run_on(hosts, folder, commands):
-    """What both wrote; both must end well."""
+def run_on_both(hosts, folder, commands):
+    """The lines that both wrote; both must end well."""
     (folder / "train.py").write_text(SCRIPT)
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1",
-                   "ISOCHRON_JOB_KEY": "a secret of these two hosts"}  # fmt: skip
-    processes = [
-        subprocess.Popen(["ip", "netns", "exec", host, *command], cwd=folder, env=environment, start_new_session=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for host, command in zip(hosts, commands, strict=True)
-    ]  # fmt: skip
-    try:
-        outputs = [process.communicate(timeout=120) for process in processes]
-    finally:
-        for process in processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+    options = {"cwd": folder, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    processes = [hosts.start(host, command, **options) for host, command in enumerate(commands)]
+    outputs = [process.communicate(timeout=120) for process in processes]
     for process, (_, errors) in zip(processes, outputs, strict=True):
         assert process.returncode == 0, errors
-    return [output for output, _ in outputs]
-
-
-def check(outputs):
-    for rank, output in enumerate(outputs):
-        words = output.split()
-        assert words[:4] == ["rank", str(rank), "of", "2"], output
-        fast, slow = map(int, words[4:6])
-        assert fast + slow == 32 and fast > 2 * slow, output
-        assert words[6] == "True"
+    return "".join(output for output, _ in outputs).splitlines()
 
 
 def test_our_launcher_on_each_of_two_hosts_trains_one_job(hosts, tmp_path):
-    launcher = [sys.executable, "-m", "isochron.launch", "--workers", "1,1", "--master", "10.77.0.1:29400", "--node"]
-    check(run_on(hosts, tmp_path, [[*launcher, node, "train.py"] for node in "01"]))
+    launcher = [sys.executable, "-m", "isochron.launch", "--workers", "1,1", "--master", "first:29400", "--node"]
+    check(run_on_both(hosts, tmp_path, [[*launcher, node, "train.py"] for node in "01"]), ["first", "second"])
 
 
 def test_torchrun_on_each_of_two_hosts_trains_one_job(hosts, tmp_path):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1",
-                "--master-addr", "10.77.0.1", "--master-port", "29400", "--node-rank"]  # fmt: skip
-    check(run_on(hosts, tmp_path, [[*launcher, node, "train.py"] for node in "01"]))
+                "--master-addr", "first", "--master-port", "29400", "--node-rank"]  # fmt: skip
+    check(run_on_both(hosts, tmp_path, [[*launcher, node, "train.py"] for node in "01"]), ["first", "second"])
+
+
+# The nodes of a cluster ask each other for a token; a script without the address would make a cluster of its own.
+RAY = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_DEDUP_LOGS": "0"}
+
+
+def await_ray(hosts, program, what):
+    """Until this Python program ends well on the first host."""
+    deadline = time.monotonic() + 300
+    while hosts.start(0, [sys.executable, "-c", program], stderr=subprocess.DEVNULL, env=RAY).wait(120) != 0:
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.5)
+
+
+@pytest.fixture
+def ray_cluster(hosts):
+    """Ray's head on the first host, a node on the second."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("ray is not installed")
+    folder = tempfile.mkdtemp(prefix="ray-")  # not below tmp_path: names of sockets have to be short
+    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=2", "--disable-usage-stats"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": RAY}
+    head = [*ray, "--head", "--port=6379", "--include-dashboard=false", f"--temp-dir={folder}"]
+    processes = [hosts.start(0, [*head, f"--node-ip-address={ADDRESSES[0]}"], **quiet)]
+    await_ray(hosts, "import socket; socket.create_connection(('first', 6379))", "Ray's head")
+    join = [*ray, f"--address={ADDRESSES[0]}:6379", f"--node-ip-address={ADDRESSES[1]}"]
+    processes.append(hosts.start(1, join, **quiet))
+    nodes = "import ray, sys; ray.init('auto', log_to_driver=False); sys.exit(len(ray.nodes()) != 2)"
+    await_ray(hosts, nodes, "Ray's second node")
+    yield hosts
+    for process in reversed(processes):
+        process.terminate()
+    for process in processes:
+        process.wait(60)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_ray_train_starts_a_worker_on_each_of_two_nodes(ray_cluster, tmp_path):
+    variables = {**RAY, "RAY_ADDRESS": "first:6379"}
+    output = ray_cluster.run(0, [sys.executable, RAY_SCRIPT], timeout=600, cwd=tmp_path, env=variables)
+    lines = {match[0] for match in re.finditer(r"rank \d of 2 \S+ \d+ \d+ \w+", output)}
+    places = {line.split()[1]: line.split()[4] for line in lines}
+    assert sorted(places) == ["0", "1"] and sorted(places.values()) == ["first", "second"], output
+    for line in lines:
+        *_, one, other, complete = line.split()
+        assert int(one) + int(other) == 32 and complete == "True", output

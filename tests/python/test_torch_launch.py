@@ -316,5 +316,6 @@ def test_places_come_from_the_launchers_variables(alone):
     assert places["nothing"] is None
     assert places["torchrun"] == (3, 4, 1, "torchrun", "first", 29400, False)
     assert places["slurm"][:5] == (5, 8, 1, "slurm", "gpu03")
+    assert places["two groups"][4] == "a10"  # the first group has no part in this step
     assert places["open mpi"][:5] == (1, 2, 1, "open mpi", "127.0.0.1") and places["open mpi"][6]
     assert places["bad"] == "RANK is 'x'; permitted: a whole number, 0 or more"

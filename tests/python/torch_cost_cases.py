@@ -162,6 +162,49 @@ def cost_parity(kind, steps=50, batch=24, weighting="exact", by="backward"):
             "loss": record.loss, "true_loss": loss.item()}  # fmt: skip
 
 
+class Spoken(IterableDataset):
+    """The same, as they come."""
+
+    def __init__(self, speeches):
+        self.speeches = speeches
+
+    def __iter__(self):
+        return (self.speeches[number] for number in range(len(self.speeches)))
+
+
+def cost_stream(num_workers=0, steps=50, batch=24, weighting="exact"):
+    """As cost_parity() with the LSTM, for a stream whose lengths are known as its samples arrive."""
+    data = Speeches(steps * batch // 2 + 7)
+    job = isochron.Job(global_batch=batch, weighting=weighting)
+    model = new("lstm")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model, optimizer = job.prepare(model, optimizer)
+    loader = job.loader(Spoken(data), lengths=lambda sample: len(sample[1]) - 1, count="lengths", collate_fn=padded,
+                        num_workers=num_workers)  # fmt: skip
+    taken, shares = [], []
+    for epoch in job.epochs(2):
+        for entry in loader:
+            shares.append(0 if job._share.stand_in else len(entry[0]))
+            taken += [] if job._share.stand_in else [(epoch, number) for number in entry[0].tolist()]
+            time.sleep(1e-4 * entry[3].numel() * (1 + 3 * job.rank))
+            job.backward(loss_of("lstm", model, entry))
+            optimizer.step()
+            optimizer.zero_grad()
+    mine = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    work = [one.work for one in job.last_step.workers]
+    job.close()
+    alone = new("lstm")
+    optimizer = torch.optim.SGD(alone.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(2):
+        for first in range(0, len(data), batch):
+            optimizer.zero_grad()
+            loss_of("lstm", alone, padded([data[n] for n in range(first, min(first + batch, len(data)))])).backward()
+            optimizer.step()
+    theirs = torch.cat([parameter.detach().flatten() for parameter in alone.parameters()])
+    return {"far": (mine - theirs).abs().max().item(), "taken": taken, "shares": shares, "work": work,
+            "size": len(data)}  # fmt: skip
+
+
 def cost_counts(num_workers, collate="padded", batch=20, epochs=2, log=None, bad=()):
     """What each step handed out, on workers of which one is slower."""
     data = Speeches(103, bad)

@@ -425,6 +425,9 @@ def places():
         "nothing": {},
         "torchrun": {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "first", "MASTER_PORT": "29400"},
         "slurm": {"SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1", "SLURM_NODELIST": "gpu[03-07,9],x"},
+        "two groups": {"SLURM_PROCID": "0", "SLURM_NTASKS": "3", "SLURM_HET_SIZE": "3",
+                       "SLURM_STEP_NODELIST": "a[09-11],b", "SLURM_JOB_NODELIST_HET_GROUP_0": "c",
+                       "SLURM_JOB_NODELIST_HET_GROUP_1": "a[10-11]", "SLURM_JOB_NODELIST_HET_GROUP_2": "a09,b"},
         "open mpi": {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
                      "OMPI_COMM_WORLD_LOCAL_RANK": "1", "PMIX_NAMESPACE": "job-1"},
     }  # fmt: skip

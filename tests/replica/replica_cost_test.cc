@@ -263,6 +263,41 @@ TEST(ReplicaCostTest, AJobDealsByCostFromItsBeginningOrNotAtAll) {
   EXPECT_THAT(refusal_of_lengths([&] { restored.open_stream(); }), HasSubstr("a stream"));
 }
 
+TEST(ReplicaCostTest, AStreamIsDealtByWorksAsTheyArrive) {
+  const SampleWorks works = lengths(32);
+  TestJob job({.global_batch = 32}, {{}, {}});
+  for (std::size_t rank : {0U, 1U}) {
+    job[rank].open_stream(Collation::kPacked);
+    EXPECT_THROW((void)job[rank].plan(32), OrderError);
+    EXPECT_THAT(refusal_of_lengths([&] { (void)job[rank].plan_arrived({}); }), HasSubstr("permitted: 1 to 32"));
+  }
+  std::vector<double> amounts(2);
+  for (int step = 0; step < 30; ++step) {
+    std::vector<StepReport> reports;
+    std::set<std::int64_t> taken;
+    for (std::size_t rank : {0U, 1U}) {
+      const StepPlan& plan = job[rank].plan_arrived(works.works);
+      const std::vector<std::int64_t> mine = plan.positions(plan.mine);
+      taken.insert(mine.begin(), mine.end());
+      amounts[rank] = plan.shares[rank].work;
+      reports.push_back(job[rank].report({.seconds = amounts[rank] * (rank == 0 ? 1e-4 : 3e-4)}));
+    }
+    ASSERT_EQ(taken.size(), 32U);
+    EXPECT_EQ(*taken.begin(), 32 * step);
+    EXPECT_EQ(job.complete(reports).record.workers[1].work, amounts[1]);
+  }
+  EXPECT_NEAR(amounts[0] / amounts[1], 3.0, 0.1);  // speeds 3 to 1
+
+  // A job that goes on has the mean of before, not that of its own first step.
+  Replica restored({.global_batch = 32}, {{}, {}}, 0);
+  restored.restore(job[0].state());
+  restored.open_stream(Collation::kPacked);
+  const std::vector<float> twice(32, 2.0F * works.works[0]);
+  EXPECT_EQ(restored.plan_arrived(twice).digest, job[0].plan_arrived(twice).digest);
+  CostJob known({.global_batch = 32}, unequal(), lengths(100));
+  EXPECT_THROW((void)(*known)[0].plan_arrived(twice), OrderError);
+}
+
 TEST(ReplicaCostTest, BadWorksAndGranularitiesAreRefused) {
   SampleWorks bad = lengths(10);
   bad.works[3] = std::numeric_limits<float>::quiet_NaN();

@@ -110,7 +110,7 @@ TEST(LengthsTest, DistributionsAreWhatTheySay) {
   EXPECT_NEAR(std::log(sorted[16'827] / sorted[10'000]), 0.5, 0.03);  // the quantile of one standard deviation
   EXPECT_GE(sorted.front(), 10.0F);
   EXPECT_LE(sorted.back(), 1000.0F);
-  const Lengths attention{.given = {600.0}, .attention_width = 100.0};
+  const Lengths attention{.given = {600.0}, .cost = {.attention_width = 100.0}};
   EXPECT_FLOAT_EQ(attention.works(1, 1).works[0], 1200.0F);  // 600 + 600 x 600 / 600
 }
 

@@ -8,9 +8,7 @@ any thread of its own, and run their cases one after the other. Exit code 77: Te
 import json
 import os
 import pathlib
-import random
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -20,6 +18,9 @@ os.environ.update(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="2", TF_ENABLE_O
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+from ports import free_ports  # noqa: E402
+
 LIMIT = 900  # seconds for a world on a machine that is busy; beyond them it hangs
 
 try:
@@ -32,10 +33,10 @@ sys.path[:0] = [str(ROOT / "python"), str(HERE)]
 
 WORLDS = {  # workers, cases; each world finds the files of those before it in ..
     "two": (2, ["save", "fit_mlp", "fit_cnn", "fit_transformer", "unweighted", "callbacks", "let_go", "own_train_step",
-                "backup", "rebalances", "memory", "optimizers", "mixed_precision", "compiled", "sources", "fit_options",
-                "mistakes", "numbers", "hidden_numbers", "skipped_numbers", "sync_points", "first_of_a_size",
-                "save_with_a_batch_out", "earlier_version", "heartbeat_is_ours", "own_pipelines", "fit_pipeline",
-                "pipeline_resume", "pipeline_mistakes", "lengths", "lengths_unweighted",
+                "backup", "rebalances", "summary", "memory", "optimizers", "mixed_precision", "compiled", "sources",
+                "fit_options", "mistakes", "numbers", "hidden_numbers", "skipped_numbers", "sync_points",
+                "first_of_a_size", "save_with_a_batch_out", "earlier_version", "heartbeat_is_ours", "own_pipelines",
+                "fit_pipeline", "pipeline_resume", "pipeline_mistakes", "lengths", "lengths_unweighted",
                 "examples_after"]),
     "three": (3, ["loop_mlp", "loop_cnn", "loop_transformer", "resume"]),
     "one": (1, ["loop_cnn", "fit_cnn", "callbacks", "resume", "rendezvous", "rendezvous_strangers",
@@ -52,20 +53,6 @@ WORLDS = {  # workers, cases; each world finds the files of those before it in .
     "async_left": (3, ["async_left"]),
     "async_stopped": (3, ["async_stopped"]),
 }  # fmt: skip
-
-
-def free_ports(count):
-    """Below those that the system gives out by itself, and different from run to run."""
-    found = []
-    while len(found) < count:
-        port = random.randrange(16000, 32000)
-        with socket.socket() as trial:
-            try:
-                trial.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-    return found
 
 
 def be_worker(rank, ports, folder, cases):

@@ -48,7 +48,7 @@ def check_meeting(environments):
 
 
 def rendezvous(folder):
-    from launch import free_ports
+    from ports import free_ports
 
     port = str(free_ports(1)[0] - 1)  # they meet at the one after it
     check_meeting([{"RANK": str(k), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
@@ -99,7 +99,7 @@ def knock_with_everything(port):
 
 def rendezvous_strangers(folder):
     """Strangers at the rendezvous are neither heard nor do they end or delay it."""
-    from launch import free_ports
+    from ports import free_ports
 
     port = free_ports(1)[0]
     variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port - 1)}
@@ -207,7 +207,7 @@ def heartbeat_is_ours(folder):
 
 def async_unclosed(folder):
     """Two workers whose program does not close the job end without a word of TensorFlow's about lost connections."""
-    from launch import free_ports
+    from ports import free_ports
 
     program = folder / "unclosed.py"
     example = (EXAMPLES / "loop_after.py").read_text()

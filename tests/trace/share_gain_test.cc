@@ -51,6 +51,15 @@ TEST(ShareGainTest, KnowsWhatEqualSharesWouldTake) {
   EXPECT_NEAR(estimate.best, 2.2, 0.05);
 }
 
+TEST(ShareGainTest, WhatIsLeftOverAtTheEndOfAnEpochIsNoSplit) {
+  // As above; 8 and 2 samples are no 16 times as fast as 100 and 100, and their equal shares would be 5 and 5.
+  const Seconds linear = [](std::size_t k, double batch) { return (k == 0 ? 0.001 : 0.004) * batch; };
+  ShareGain gain = gain_of({160, 40}, linear, 0.0);
+  gain.add(step_of({8, 2}, linear, 0.0));
+  EXPECT_NEAR(gain.estimate().now, 2.5, 0.05);
+  EXPECT_EQ(gain.workers().at(0).batch, 160);
+}
+
 TEST(ShareGainTest, LearnsTheFixedPartFromAMove) {
   // s (100 + b), so half of a step with equal shares is fixed. 180 and 20 take 0.28 and 0.48 s, equal shares 0.8 s.
   // Without the fixed part one would say 0.48 x 100 / 20 = 2.4 s.

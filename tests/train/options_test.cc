@@ -59,6 +59,22 @@ TEST(TrainOptionsTest, NameWhatIsNotPermitted) {
   EXPECT_EQ(refusal([](Options& o) { o.keep = 0; }), "keep is 0; permitted: a whole number from 1 to 1000000000");
 }
 
+TEST(TrainOptionsTest, DocumentsAreDealtByCostInStep) {
+  const auto documents = [](Options& o) { o.lengths = SampleLengths::kDocuments; };
+  EXPECT_EQ(refusal(documents), "");
+  EXPECT_EQ(refusal([](Options& o) { o.cost = "count"; }), "cost is 'count'; permitted: with lengths documents");
+  EXPECT_EQ(refusal([&](Options& o) { documents(o), o.cost = "count"; }), "");
+  EXPECT_EQ(refusal([&](Options& o) { documents(o), o.cost = "attention:width=64"; }), "");
+  EXPECT_EQ(
+      refusal([&](Options& o) { documents(o), o.cost = "square"; }),
+      "cost is 'square'; permitted: count, linear, attention:width=WIDTH");
+  EXPECT_EQ(
+      refusal([&](Options& o) { documents(o), o.job.sync = Sync::kAsp; }),
+      "lengths is 'documents' with sync asp; permitted: with sync bsp");
+  EXPECT_THAT(refusal([&](Options& o) { documents(o), o.job.micro_batch = 8; }), StartsWith("micro_batch is 8"));
+  EXPECT_EQ(refusal([&](Options& o) { documents(o), o.job.micro_batch = 8, o.collate = Collation::kPadded; }), "");
+}
+
 TEST(TrainOptionsTest, WantAFolderForCheckpoints) {
   EXPECT_EQ(
       refusal([](Options& o) { o.checkpoint_every = 5; }),

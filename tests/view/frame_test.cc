@@ -51,6 +51,16 @@ TEST(FrameTest, SaysWhatTheSharesGain) {
   EXPECT_EQ(frame(view_of(10), {})[0], "isochron train: isochron on pair, 1.2 x equal shares");
 }
 
+TEST(FrameTest, SaysWhatPaddingWastes) {
+  RunView view(header_of({"fast", "slow"}));
+  StepRecord step = step_of(0, 0.0, {60, 40}, {1.0, 1.0});
+  step.workers[0].work = 600.0;
+  step.workers[1].work = 400.0;
+  step.workers[1].padding = 125.0;
+  view.add(step);
+  EXPECT_THAT(frame(view, {})[1], HasSubstr(", padding 12.5 %"));  // 125 of 1000
+}
+
 TEST(FrameTest, FitsAnySize) {
   for (const std::size_t workers : {1U, 4U, 300U}) {
     const RunView view = view_of_workers(workers);

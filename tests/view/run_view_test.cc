@@ -84,6 +84,24 @@ TEST(RunViewTest, GoesOnWithTheClockOfAnotherProcess) {
   EXPECT_EQ(view.events().kept().at(0).seconds, 10.0);
 }
 
+TEST(RunViewTest, LeavesOutWhatLiesBetweenSteps) {
+  // Steps of a second at 2, 3 and 60 s: another run had its turn between them, after an evaluation of a second.
+  RunView view(header_of({"a", "b"}));
+  view.add(step_of(0, 2.0, {50, 50}, {1.0, 1.0}));
+  view.add(step_of(1, 3.0, {50, 50}, {1.0, 1.0}));
+  view.add(EvaluationRecord{.step = 2, .seconds = 5.0, .loss = 0.5, .accuracy = 0.9});
+  view.add(EventRecord{.step = 2, .seconds = 55.0, .event = "speed", .worker = 1, .words = "slower"});
+  view.add(step_of(2, 60.0, {50, 50}, {1.0, 1.0}));
+  const auto bins = view.timeline().bins();
+  EXPECT_EQ(bins.at(0)->start, 0.0);
+  EXPECT_EQ(bins.at(1)->start, 1.0);
+  EXPECT_EQ(bins.at(2)->start, 2.0);
+  EXPECT_EQ(bins.at(2)->end, view.summary().seconds);
+  EXPECT_EQ(view.evaluations().back().seconds, 2.0);
+  EXPECT_EQ(view.events().kept().at(0).seconds, 2.0);
+  EXPECT_EQ(view.summary().between_seconds, 58.0);  // 2 before the first, 56 before the last
+}
+
 TEST(RunViewTest, MeasuresOverlappingStepsByTheClock) {
   RunView view(header_of({"a", "b"}));
   for (std::int64_t i = 0; i < 10; ++i) {

@@ -55,6 +55,7 @@ def check_content(page):
     check(page.locator("#runs tbody tr").count() == 2, "a row per run")
     workers = page.locator("#workers tbody tr").all_inner_texts()
     check(len(workers) == 4 and "old-server" in workers[2], workers)
+    check("of all work" not in page.locator("#workers thead").inner_text(), "samples of the same cost")
     check("(gone)" in workers[3], workers)
     check("All 300 steps are here" in page.inner_text("#notice"), "the notice")
     notes = page.inner_text("#notes")
@@ -160,12 +161,13 @@ def trained_lines(policy, seconds):
     yield {"type": "run", "schema": 1, "program": "train", "version": "1", "policy": policy, "cluster": "c",
            "global_batch": 8, "seed": 1, "workers": [{"id": 0, "name": "w0", "kind": "cpu"}]}  # fmt: skip
     for step in range(10):
-        yield {"type": "step", "step": step, "start": step * seconds, "seconds": seconds, "workers": [0],
-               "batch_sizes": [8], "starts": [step * seconds], "compute_seconds": [seconds], "wait_seconds": [0],
-               "exchange_seconds": [0], "learning_rate_factor": 1, "changed": False, "reason": "kept",
-               "loss": 2 / (step + 1)}  # fmt: skip
+        start = step * seconds + 100.0 * (step // 5)  # the other run's turn comes after five steps
+        yield {"type": "step", "step": step, "start": start, "seconds": seconds, "workers": [0],
+               "batch_sizes": [8], "starts": [start], "compute_seconds": [seconds], "wait_seconds": [0],
+               "exchange_seconds": [0], "work": [80], "padding": [20], "learning_rate_factor": 1, "changed": False,
+               "reason": "kept", "loss": 2 / (step + 1)}  # fmt: skip
         if step in (4, 9):
-            yield {"type": "evaluation", "step": step + 1, "seconds": (step + 1) * seconds, "loss": 1 / (step + 1),
+            yield {"type": "evaluation", "step": step + 1, "seconds": start + 2 * seconds, "loss": 1 / (step + 1),
                    "accuracy": 0.09 * (step + 1)}  # fmt: skip
 
 
@@ -190,6 +192,19 @@ def check_learning(page):
             text = page.inner_text(f"#{figure} output")
             check(f"uniform: {last}" in text and f"isochron: {last}" in text, text)
     check(colours(page, "#loss canvas") > 3, "the training loss is drawn")
+    check("1:40 min between steps" in page.inner_text("#notice"), page.inner_text("#notice"))
+    ticks = page.evaluate("formatPercentTicks([0.81, 0.8125, 0.815])")
+    check(len(set(ticks)) == 3, ticks)
+    head = page.locator("#workers thead").inner_text()
+    check("of all work" in head and "padding" in head, head)
+    check("25.0 %" in page.locator("#workers tbody").inner_text(), "20 of 80 are padding")
+
+
+def check_wide(page):
+    """Charts stand side by side where there is room for it."""
+    left, right = (page.locator(f"#{figure}").bounding_box() for figure in ("balance", "utilization"))
+    check(left["x"] + left["width"] <= right["x"] and abs(left["y"] - right["y"]) < 2, (left, right))
+    check(not page.locator(".hint.narrow").is_visible(), "nothing to swipe")
 
 
 def check_fits(page):
@@ -243,7 +258,11 @@ def main():
             check_content(page)
             check_fits(page)
             check_buttons(page)
+            check(page.locator(".hint.narrow").is_visible(), "tables can be swiped")
             page.screenshot(path=options.pictures / "report-phone.png")
+        with silent_page(running, address, viewport={"width": 1600, "height": 900}) as page:
+            check_wide(page)
+            check_fits(page)
         with silent_page(running, write_trained_report(options.isochron, folder), **desk) as page:
             check_learning(page)
         with silent_page(running, write_long_report(options.isochron, folder), **desk) as page:

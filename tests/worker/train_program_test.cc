@@ -120,6 +120,28 @@ TEST_F(TrainProgramTest, TrainsOnThreeRanksAndReports) {
   EXPECT_TRUE(json::accept(content(folder_ / "trace.json")));
 }
 
+TEST_F(TrainProgramTest, DealsDocumentsByCostAndProvesIt) {
+  const std::string text =
+      "train --model gpt2:layers=1,heads=2,width=16 --dataset synthetic-tokens --context 32 --train-samples 200 "
+      "--test-samples 50 --global-batch 20 --log run.jsonl --lengths documents ";
+  for (const std::string collate : {"packed", "padded"}) {
+    const Outcome outcome = run_ranks(3, text + "--cost attention:width=16 --collate " + collate);
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    const Outcome ledger = run("ledger run.jsonl");
+    EXPECT_EQ(ledger.status, 0) << ledger.output << ledger.errors;
+    const auto records = steps("run.jsonl");
+    ASSERT_EQ(records.size(), 10U);
+    double padding = 0.0;
+    for (const StepRecord& record : records) {
+      for (const WorkerStep& worker : record.workers) {
+        EXPECT_GT(worker.work, static_cast<double>(worker.batch));
+        padding += worker.padding;
+      }
+    }
+    EXPECT_EQ(padding > 0.0, collate == "padded");
+  }
+}
+
 TEST_F(TrainProgramTest, TrainsAsynchronouslyAndProvesIt) {
   const Outcome outcome = run_ranks(
       4,
@@ -158,6 +180,8 @@ TEST_F(TrainProgramTest, SaysWhatIsNotPermittedOutOfStep) {
       {"--sync asp --servers 1", "servers is 1 in a job of 1 ranks; permitted: fewer than there are"},
       {"--sync asp --momentum-correction --optimizer adam", "permitted: with optimizer 'sgd'"},
       {"--sync asp --compression bf16", "compression is 'bf16' with sync 'asp'; permitted: with sync 'bsp'"},
+      {"--sync asp --precision bf16", "precision is 'bf16' with sync 'asp'; permitted: with sync 'bsp'"},
+      {"--precision half", "--precision is 'half'; permitted: "},
   };
   for (const auto& [words, expected] : cases) {
     const Outcome outcome = run(kSmall + words);
@@ -257,6 +281,9 @@ TEST_F(TrainProgramTest, SaysWhatIsNotPermitted) {
     expect_refused(run("train --dataset synthetic " + words), message);
   };
   expect_refusal("--global-batch 0", "--global-batch is '0'; permitted: a whole number from 1 to 1000000000");
+  expect_refusal(
+      "--train-samples 256 --global-batch 257",
+      "--global-batch is 257; permitted: up to 256, the samples that there are");
   expect_refusal("--frobnicate", "unknown option '--frobnicate'");
   expect_refusal("--resume auto", "resume is auto; permitted: with checkpoints, their folder");
   expect_refusal("--max-batch 8", "the workers can take at most 8 samples together (sum of max_batch), but");

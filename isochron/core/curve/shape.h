@@ -23,6 +23,9 @@ struct Shape {
     return overhead + (flat > batch ? flat : batch);
   }
 
+  /// h(b) with a plateau that is flat.
+  [[nodiscard]] double without_slope(double batch) const { return overhead + (plateau > batch ? plateau : batch); }
+
   /// The time curve of a worker with this shape that takes `scale` seconds per unit of h.
   [[nodiscard]] Curve curve(double scale) const {
     return Curve::saturating(

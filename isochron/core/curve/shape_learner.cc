@@ -39,9 +39,12 @@ void ShapeEvidence::expect_overhead(const ShapeGrid& grid) {
   }
 }
 
+bool ShapeEvidence::tells(double before, double after, double noise) {
+  return std::abs(std::log(after / before)) > std::max(kLeastMove, kLeastSignal * std::sqrt(noise));
+}
+
 bool ShapeEvidence::weigh(const ShapeGrid& grid, double before, double after, double log_time_change, double noise) {
-  const double move = std::abs(std::log(after / before));
-  if (move <= std::max(kLeastMove, kLeastSignal * std::sqrt(noise))) {
+  if (!tells(before, after, noise)) {
     return false;
   }
   // Two noisy times make a difference of variance 2 noise; the third part is for what the shapes leave out.
@@ -51,6 +54,7 @@ bool ShapeEvidence::weigh(const ShapeGrid& grid, double before, double after, do
     // Bounded, so that one outlier cannot decide.
     misfit_[i] = kRetention * misfit_[i] + std::min(9.0, error * error / variance) / 2.0;
   }
+  const double move = std::log(after / before);
   information_ += move * move / (2.0 * noise + 1e-4);
   return true;
 }

@@ -40,6 +40,9 @@ class ShapeEvidence {
   /// to have none.
   void expect_overhead(const ShapeGrid& grid);
 
+  /// Whether a move is large enough to tell shapes apart.
+  [[nodiscard]] static bool tells(double before, double after, double noise);
+
   /// Weighs a move from `before` to `after` samples in which the log of time grew by `log_time_change`;
   /// `noise` is the variance of a single log time. Returns whether the move was large enough to tell.
   bool weigh(const ShapeGrid& grid, double before, double after, double log_time_change, double noise);

@@ -23,6 +23,8 @@ constexpr double kPaysWithin = 50.0;
 // Steps without samples after which a worker is measured again; doubled by every time that it stays without.
 constexpr std::int64_t kFirstProbe = 50;
 constexpr std::int64_t kLastProbe = 3200;
+// Steps after which small moves may be checked once more; doubled by every check.
+constexpr std::int64_t kFirstCheck = 4;
 // Part of a step that a worker must cost to be called a burden.
 constexpr double kWorthLeaving = 0.02;
 
@@ -64,6 +66,7 @@ void IsochronOptions::describe(OptionTable& table) {
 Proposal IsochronPolicy::start(const Roster& roster, std::span<const std::int64_t> current) {
   admit(roster);
   used_.clear();
+  anchor_.clear();
   used_gain_ = 0.0;
   const bool first = current.empty();
   if (std::ranges::any_of(tracks_, &Track::seen)) {
@@ -146,10 +149,16 @@ Proposal IsochronPolicy::decide(
   }
   const double changes_before = changes_;
   learn_scales(readings);
+  ++check_steps_;
+  if (anchor_.size() != current.size() || changes_ > changes_before) {
+    anchor_.assign(current.begin(), current.end());
+  }
   sync_points_ = static_cast<double>(std::ranges::max(readings, {}, &Reading::sync_points).sync_points);
 
   Outlook view = outlook();
-  const auto [wished, wished_seconds, bet] = best_split(roster, view);
+  Choice choice = best_split(roster, view);
+  prefer_equal(roster, view, current, choice);
+  const auto& [wished, wished_seconds, bet, equal, certain_gain, doubted_gain] = choice;
   const auto suspect = std::ranges::find_if(tracks_, &Track::suspected);
   const std::string suspicion =
       suspect == tracks_.end() ? ""
@@ -159,10 +168,19 @@ Proposal IsochronPolicy::decide(
     return keep(
         current,
         suspicion.empty() ? Reason::kKept : Reason::kOutlier,
-        suspicion.empty() ? "the split is the best known" : suspicion + "; held until another confirms it");
+        !suspicion.empty()   ? suspicion + "; held until another confirms it"
+        : doubted_gain > 0.0 ? "equal shares: the " + percent(doubted_gain) + " that others would gain may be chance"
+                             : "the split is the best known");
   }
   const double now = cost(roster, view, current);
-  const double gain = 1.0 - wished_seconds / now;
+  if (wished == equal && !gains(roster, view, current, equal)) {
+    gain_ = used_gain_ = 0.0;
+    return {
+        .batches = as_wishes(equal),
+        .reason = Reason::kRebalanced,
+        .words = "back to equal shares: others gain nothing that is certain"};
+  }
+  const double gain = std::ranges::equal(current, equal) ? certain_gain : 1.0 - wished_seconds / now;
   gain_ = std::max(0.0, gain_ + gain);
   const double cold = cold_seconds(roster, view, wished) / now;
   const double price = options_.price + (gain * kPaysWithin > cold ? 0.0 : cold);
@@ -185,6 +203,14 @@ Proposal IsochronPolicy::decide(
                           : suspicion + "; held until another confirms it");
   }
   gain_ = used_gain_ = 0.0;
+  if (options_.shape && !equal.empty() && has_wandered(current, wished)) {
+    check_wait_ = std::clamp(2 * check_wait_, kFirstCheck, kLastProbe);
+    check_steps_ = 0;
+    return {
+        .batches = as_wishes(anchor_),
+        .reason = Reason::kProbing,
+        .words = "back to an earlier split, to see what the moves since have gained"};
+  }
   const bool changed = bet || changes_ > changes_before;
   const std::int64_t moved = samples_moved(current, wished) / roster.units_per_sample;
   const std::string words = "moved " + std::to_string(moved) + (moved == 1 ? " sample" : " samples") + " for a step " +
@@ -203,9 +229,9 @@ std::size_t IsochronPolicy::due_for_probe(
       track.probe_wait = current[k] > 0 ? kFirstProbe : track.probe_wait;
     } else if (++track.idle_steps >= track.probe_wait && due == tracks_.size()) {
       // Not more often than in one step of `kFirstProbe` for every step that it costs.
-      const std::vector<double> scales = outlook().scales;
-      const double alone = scales[k] * shape_of(track)(static_cast<double>(roster.workers[k].granularity));
-      const double worth = static_cast<double>(kFirstProbe) * alone / step_seconds(roster, scales, current);
+      const Outlook view = outlook();
+      const double alone = work_seconds(view, k, roster.workers[k].granularity);
+      const double worth = static_cast<double>(kFirstProbe) * alone / step_seconds(roster, view, current);
       due = static_cast<double>(track.idle_steps) >= worth ? k : due;
     }
   }
@@ -229,9 +255,10 @@ std::string IsochronPolicy::advice(const Roster& roster, std::span<const double>
   if (tracks_.size() < 2 || !std::ranges::all_of(tracks_, &Track::seen)) {
     return "";
   }
-  const std::vector<double> scales = outlook().scales;
+  const Outlook view = outlook();
   const auto seconds_of = [&](std::size_t k) {
-    return batches[k] > 0.0 ? roster.workers[k].offset_seconds + scales[k] * shape_of(tracks_[k])(batches[k]) : 0.0;
+    const auto batch = static_cast<std::int64_t>(batches[k]);
+    return batch > 0 ? roster.workers[k].offset_seconds + work_seconds(view, k, batch) : 0.0;
   };
   std::size_t last = 0;
   for (std::size_t k = 1; k < tracks_.size(); ++k) {
@@ -248,11 +275,11 @@ std::string IsochronPolicy::advice(const Roster& roster, std::span<const double>
   without.workers[last].min_batch = without.workers[last].max_batch = 0;
   std::vector<std::int64_t> others;
   try {
-    others = split(without, scales);
+    others = split(without, view.scales);
   } catch (const std::invalid_argument&) {
     return "";  // the others cannot hold the global batch
   }
-  const double gain = 1.0 - step_seconds(without, scales, others) / seconds_of(last);
+  const double gain = 1.0 - step_seconds(without, view, others) / seconds_of(last);
   return gain < kWorthLeaving ? ""
                               : "; without " + said_name(worker) + " a step would be " + percent(gain) +
                                     " shorter: it pays to leave it out";
@@ -271,6 +298,7 @@ void IsochronPolicy::learn_shapes(const Roster& roster, std::span<const Reading>
   if (!learned) {
     return;
   }
+  anchor_.clear();  // to begin with this step's split
   std::vector<const ShapeEvidence*> evidence;
   std::vector<const std::string*> kinds;
   for (std::size_t k = 0; k < tracks_.size(); ++k) {
@@ -391,12 +419,17 @@ IsochronPolicy::Outlook IsochronPolicy::outlook() const {
     view.sigmas.push_back(std::sqrt(per_part * noise[k] * (1.0 + belief.variance / belief.noise)));
     widest = std::max(widest, view.sigmas.back());
   }
-  // A worker not seen yet counts as the slowest and the least certain, so that it does not hold up the others.
-  const auto is_unknown = [](double value) { return std::isnan(value); };
-  if (const Track* const slowest = slowest_seen()) {
-    std::ranges::replace_if(view.scales, is_unknown, std::exp(slowest->scale.belief().level));
+  // A worker not seen yet counts as the slowest, unless a cold step shows that it is faster, and as the least certain,
+  // so that it does not hold up the others.
+  const Track* const slowest = slowest_seen();
+  for (std::size_t k = 0; k < tracks_.size(); ++k) {
+    const Track& track = tracks_[k];
+    if (!track.seen && slowest != nullptr) {
+      const double scale = std::exp(slowest->scale.belief().level);
+      view.scales[k] = track.cold_scale > 0.0 ? std::min(track.cold_scale, scale) : scale;
+      view.sigmas[k] = widest;
+    }
   }
-  std::ranges::replace_if(view.sigmas, is_unknown, widest);
   return view;
 }
 
@@ -467,21 +500,21 @@ bool IsochronPolicy::bet_on_suspects(const Roster& roster, Outlook& view, std::v
   if (std::ranges::none_of(tracks_, &Track::suspected)) {
     return false;
   }
-  std::vector<double> changed = view.scales;
+  Outlook changed = view;
   for (std::size_t k = 0; k < tracks_.size(); ++k) {
     if (tracks_[k].suspected) {
-      changed[k] = std::exp(tracks_[k].last_reading);
+      changed.scales[k] = std::exp(tracks_[k].last_reading);
     }
   }
-  const std::vector<std::int64_t> bold = split(roster, changed);
+  const std::vector<std::int64_t> bold = split(roster, changed.scales);
   const double chance = changes_ / (changes_ + spikes_);
   const double won = step_seconds(roster, changed, plain) - step_seconds(roster, changed, bold);
-  const double lost = step_seconds(roster, view.scales, bold) - step_seconds(roster, view.scales, plain);
+  const double lost = step_seconds(roster, view, bold) - step_seconds(roster, view, plain);
   if (chance * won <= (1.0 - chance) * lost) {
     return false;
   }
   plain = bold;
-  view.scales = std::move(changed);
+  view = std::move(changed);
   return true;
 }
 
@@ -499,18 +532,8 @@ std::vector<std::int64_t> IsochronPolicy::split(const Roster& roster, std::span<
   return allocate(slots, roster.global_batch).batch_sizes;
 }
 
-double IsochronPolicy::step_seconds(
-    const Roster& roster, std::span<const double> scales, std::span<const std::int64_t> batches) const {
-  double longest = 0.0;
-  for (std::size_t k = 0; k < batches.size(); ++k) {
-    const double work = batches[k] == 0 ? 0.0 : scales[k] * shape_of(tracks_[k])(static_cast<double>(batches[k]));
-    longest = std::max(longest, roster.workers[k].offset_seconds + work);
-  }
-  return longest;
-}
-
 double IsochronPolicy::cost(const Roster& roster, const Outlook& view, std::span<const std::int64_t> batches) const {
-  return options_.risk ? expected_seconds(roster, view, batches) : step_seconds(roster, view.scales, batches);
+  return options_.risk ? expected_seconds(roster, view, batches) : step_seconds(roster, view, batches);
 }
 
 double IsochronPolicy::expected_seconds(
@@ -520,7 +543,7 @@ double IsochronPolicy::expected_seconds(
   log_means.reserve(batches.size());
   sigmas.reserve(batches.size());
   for (std::size_t k = 0; k < batches.size(); ++k) {
-    const double work = batches[k] == 0 ? 0.0 : view.scales[k] * shape_of(tracks_[k])(static_cast<double>(batches[k]));
+    const double work = work_seconds(view, k, batches[k]);
     const double total = roster.workers[k].offset_seconds + work;
     if (total > 0.0) {
       // The offset is certain: only the worker's own part varies.
@@ -548,6 +571,7 @@ void IsochronPolicy::Track::exchange(StateExchange& state) {
   state.field("probe_wait", probe_wait);
   state.field("accelerator", accelerator);
   state.part("cold", cold);
+  state.field("cold_scale", cold_scale);
 }
 
 void IsochronPolicy::exchange(StateExchange& state) {
@@ -564,6 +588,9 @@ void IsochronPolicy::exchange(StateExchange& state) {
   state.field("gain", gain_);
   state.field("used_gain", used_gain_);
   exchange_used(state);
+  state.field("anchor", anchor_);
+  state.field("check_steps", check_steps_);
+  state.field("check_wait", check_wait_);
   state.field("meetings", sync_points_);
   if (state.restoring()) {
     grid_.emplace(typical_batch_);

@@ -9,9 +9,12 @@
 //      (predict/common_mode.h); a reading too odd to be noise is held back, and a second one of its sign settles it;
 //   c) a split by the exact allocator, with each scale inflated so that every worker is the straggler as often as its
 //      share of the speed says: that minimises the expected maximum (predict/expected_max.h);
-//   d) rent or buy: the predicted gain accumulates until it exceeds the price of a move, which for sizes that a worker
+//   d) once times are nearly balanced: equal shares unless others gain more than chance, and than plateaus that are
+//      not flat in the model alone; small moves that tell nothing of the shapes one by one are checked, by going back
+//      once, when they add up;
+//   e) rent or buy: the predicted gain accumulates until it exceeds the price of a move, which for sizes that a worker
 //      has not had yet is what its first step with a size costs (cold_sizes.h); sizes that all have had are cheaper.
-//   e) who has no samples, since it would hold up the others with one, is measured again from time to time; who has the
+//   f) who has no samples, since it would hold up the others with one, is measured again from time to time; who has the
 //      least share that it may have and holds them up is named.
 // Cost: O(K) plus two or three allocations a step.
 #pragma once
@@ -74,6 +77,7 @@ class IsochronPolicy final : public Policy {
     std::int64_t probe_wait = 50;  // such steps until it is measured again
     bool accelerator = false;      // no CPU, and the first steps with a size are cold
     ColdSizes cold;
+    double cold_scale = 0.0;  // s is at most this, by cold steps of a worker not seen yet; 0: there was none
 
     void exchange(StateExchange& state);
   };
@@ -82,6 +86,7 @@ class IsochronPolicy final : public Policy {
   struct Outlook {
     std::vector<double> scales;
     std::vector<double> sigmas;
+    bool flat = false;  // plateaus are, without the slope by which they are explored
   };
 
   /// A split, what a step with it is expected to cost, and whether it bets on a suspected change of speed.
@@ -89,6 +94,9 @@ class IsochronPolicy final : public Policy {
     std::vector<std::int64_t> batches;
     double seconds = 0.0;
     bool bet = false;
+    std::vector<std::int64_t> equal;  // none where times are not nearly balanced
+    double certain_gain = 0.0;        // part of a step with equal shares that it saves for certain
+    double doubted_gain = 0.0;        // what others than equal shares would save, if it is not chance
   };
 
   void admit(const Roster& roster);
@@ -111,8 +119,9 @@ class IsochronPolicy final : public Policy {
   [[nodiscard]] std::vector<double> noise_estimates() const;
 
   [[nodiscard]] std::vector<std::int64_t> split(const Roster& roster, std::span<const double> scales) const;
+  [[nodiscard]] double work_seconds(const Outlook& outlook, std::size_t place, std::int64_t batch) const;
   [[nodiscard]] double step_seconds(
-      const Roster& roster, std::span<const double> scales, std::span<const std::int64_t> batches) const;
+      const Roster& roster, const Outlook& outlook, std::span<const std::int64_t> batches) const;
   [[nodiscard]] double expected_seconds(
       const Roster& roster, const Outlook& outlook, std::span<const std::int64_t> batches) const;
   /// What a step with `batches` costs, in the sense of the option `risk`.
@@ -128,6 +137,20 @@ class IsochronPolicy final : public Policy {
       const Roster& roster, const Outlook& outlook, std::span<const std::int64_t> current) const;
   /// A bet changes the outlook to the one it bets on.
   [[nodiscard]] Choice best_split(const Roster& roster, Outlook& outlook) const;
+  /// The outlook without what may be chance: times for equal shares are drawn together, plateaus are flat.
+  [[nodiscard]] Outlook sober(const Roster& roster, const Outlook& outlook, std::span<const std::int64_t> equal) const;
+  /// Where `current` is nearly balanced: puts equal shares in place of others that gain nothing, or nothing but what
+  /// may be chance.
+  void prefer_equal(
+      const Roster& roster, const Outlook& outlook, std::span<const std::int64_t> current, Choice& choice) const;
+  /// Whether `batches` save anything against equal shares.
+  [[nodiscard]] bool gains(
+      const Roster& roster,
+      Outlook outlook,
+      std::span<const std::int64_t> batches,
+      std::span<const std::int64_t> equal) const;
+  /// Whether a move to `wished` tells nothing about shapes while all moves since `anchor_` together would.
+  [[nodiscard]] bool has_wandered(std::span<const std::int64_t> current, std::span<const std::int64_t> wished) const;
   void exchange_used(StateExchange& state);
   [[nodiscard]] const Shape& shape_of(const Track& track) const { return (*grid_)[track.shape]; }
 
@@ -142,6 +165,9 @@ class IsochronPolicy final : public Policy {
   double gain_ = 0.0;                            // accumulated since the last move, in steps
   double used_gain_ = 0.0;                       // likewise, of the best split that was used before
   std::vector<std::vector<std::int64_t>> used_;  // the last splits, the newest last, where sizes can be cold
+  std::vector<std::int64_t> anchor_;             // the split of the last reading that told shapes apart
+  std::int64_t check_steps_ = 0;                 // since the job went back to it
+  std::int64_t check_wait_ = 0;                  // such steps until it may do so again
   double sync_points_ = 1.0;                     // of a step
 };
 

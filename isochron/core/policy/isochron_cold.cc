@@ -26,6 +26,10 @@ void IsochronPolicy::learn_cold_sizes(
       track.shape = track.seen || !options_.shape ? track.shape : most_linear(track.evidence.misfit());
     }
     track.cold.observe(readings[k]);
+    if (readings[k].cold && !track.seen) {
+      const double scale = readings[k].seconds / shape_of(track)(static_cast<double>(readings[k].batch));
+      track.cold_scale = track.cold_scale > 0.0 ? std::min(track.cold_scale, scale) : scale;
+    }
     any |= track.cold.any();
   }
   if (any && (used_.empty() || !std::ranges::equal(used_.back(), current))) {
@@ -39,13 +43,12 @@ void IsochronPolicy::learn_cold_sizes(
 
 double IsochronPolicy::cold_seconds(
     const Roster& roster, const Outlook& view, std::span<const std::int64_t> batches) const {
-  const double warm = step_seconds(roster, view.scales, batches);
+  const double warm = step_seconds(roster, view, batches);
   double longest = warm;
   for (std::size_t k = 0; k < batches.size(); ++k) {
     const double extra = tracks_[k].cold.seconds(batches[k]);
     if (extra > 0.0) {
-      const double work = view.scales[k] * shape_of(tracks_[k])(static_cast<double>(batches[k]));
-      longest = std::max(longest, roster.workers[k].offset_seconds + work + extra);
+      longest = std::max(longest, roster.workers[k].offset_seconds + work_seconds(view, k, batches[k]) + extra);
     }
   }
   return longest - warm;

@@ -145,6 +145,14 @@ void Replica::open(std::int64_t dataset_size) {
 }
 
 void Replica::open(SampleWorks works) {
+  open_by_cost(WorkShares(std::move(works)));
+}
+
+void Replica::open_stream(Collation collation) {
+  open_by_cost(WorkShares::of_stream(collation));
+}
+
+void Replica::open_by_cost(WorkShares shares) {
   if (rounds_) {
     throw std::invalid_argument("the dataset has lengths of its samples; permitted: without them with sync 'local'");
   }
@@ -155,13 +163,13 @@ void Replica::open(SampleWorks works) {
   for (const Worker& worker : members_) {
     require_between("granularity of " + name_of(worker) + " with lengths", worker.granularity, 1, 1);
   }
-  WorkShares shares(std::move(works));
   if (!pending_work_.numbers.empty()) {
     restore_state(shares, pending_work_);
   } else if (work_) {
     restore_state(shares, save_state(*work_));
   }
-  open_at(EpochCursor(sampler_options(shares.dataset_size())));
+  const SamplerOptions order = sampler_options(shares.dataset_size());
+  open_at(order.dataset_size > 0 ? EpochCursor(order) : EpochCursor::of_stream(order));
   work_ = std::move(shares);
   pending_work_ = {};
   if (!by_cost()) {
@@ -178,7 +186,8 @@ double Replica::work_per_sample() const {
 
 void Replica::open_stream() {
   if (by_cost()) {
-    throw std::invalid_argument("the data is a stream; permitted: a dataset, since the job deals by cost");
+    throw std::invalid_argument(
+        "the data is a stream without the lengths of its samples; permitted: with them, since the job deals by cost");
   }
   open_at(EpochCursor::of_stream(sampler_options(0)));
 }
@@ -222,14 +231,30 @@ const StepPlan& Replica::plan(std::int64_t from_stream, std::int64_t most) {
     size = most > 0 && from_stream == 0 ? std::min(size, most) : size;
     return plan_slices(size, cursor_->slices_of(deal(size, decision().batch_sizes)));
   }
+  if (work_ && cursor_->is_stream()) {
+    throw OrderError("the stream is dealt by cost; plan its steps by the works of their samples (plan_arrived)");
+  }
   if (work_) {
     (void)decision();
-    WorkShares::Dealt dealt = work_->deal(sampler(), cursor().position(), size, *controller_, members_);
-    std::vector<std::int64_t> counts;
-    std::ranges::transform(dealt.shares, std::back_inserter(counts), &WorkShares::Share::samples);
-    return plan_slices(size, cursor_->slices_of(counts), std::move(dealt));
+    return plan_dealt(size, work_->deal(sampler(), cursor().position(), size, *controller_, members_));
   }
   return plan_slices(size, cursor_->slices(decision().batch_sizes, size));
+}
+
+const StepPlan& Replica::plan_arrived(std::span<const float> works) {
+  require(Phase::kBetween, "plan_arrived()");
+  if (!work_ || !cursor().is_stream()) {
+    throw OrderError("plan_arrived() is of streams that are dealt by cost; plan() the step of other data");
+  }
+  (void)decision();
+  const std::int64_t size = cursor().step_size(std::ssize(works), 1);
+  return plan_dealt(size, work_->deal_arrived(works, cursor().position(), *controller_, members_));
+}
+
+const StepPlan& Replica::plan_dealt(std::int64_t size, WorkShares::Dealt dealt) {
+  std::vector<std::int64_t> counts;
+  std::ranges::transform(dealt.shares, std::back_inserter(counts), &WorkShares::Share::samples);
+  return plan_slices(size, cursor_->slices_of(counts), std::move(dealt));
 }
 
 std::vector<std::int64_t> Replica::foresee(std::int64_t epoch, std::int64_t position) const {
@@ -461,6 +486,10 @@ StepOutcome Replica::finish(std::span<const StepReport> reports, double finished
   }
   record_ =
       make_record(reports, workers(), decision(), {.epoch = plan_.epoch, .position = plan_.position}, finished, now);
+  for (std::size_t k = 0; k < plan_.shares.size(); ++k) {
+    record_->workers[k].work = plan_.shares[k].work;
+    record_->workers[k].padding = plan_.shares[k].padding;
+  }
   cursor_->finish(plan_.slices, workers());
   for (const StepReport& report : reports) {
     stopping_ = stopping_ || report.stop;

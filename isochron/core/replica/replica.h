@@ -147,6 +147,8 @@ class Replica {
   /// All workers must have the same works; the digest of a step tells. Their granularities are 1.
   void open(SampleWorks works);
   void open_stream();
+  /// A stream whose samples cost differently: plan_arrived() is told their works, those of a step at a time.
+  void open_stream(Collation collation);
 
   // A step.
 
@@ -155,6 +157,8 @@ class Replica {
   const StepPlan& plan(std::int64_t from_stream = 0, std::int64_t most = 0);
   /// The same for a stream whose parts the workers read apart: how many samples each has, by rank, 1 to B in all.
   const StepPlan& plan_parts(std::span<const std::int64_t> samples);
+  /// The same for a stream that is dealt by cost: the works of the samples that it has for this step, 1 to B.
+  const StepPlan& plan_arrived(std::span<const float> works);
   /// What was measured of the step, completed by what only the replica knows: batch, squares, digest, failed_batch.
   StepReport report(StepReport measured);
   /// Once the gradients of a reported step are averaged: the squared norms of this worker's own mean gradient and of
@@ -252,6 +256,8 @@ class Replica {
   struct Unjoined {};
   Replica(Unjoined unjoined, JobSettings options, std::vector<Worker> members, int rank, const LocalOptions& local);
 
+  void open_by_cost(WorkShares shares);
+  const StepPlan& plan_dealt(std::int64_t size, WorkShares::Dealt dealt);
   const StepPlan& plan_slices(std::int64_t size, std::vector<Interval> slices, WorkShares::Dealt dealt = {});
   void require(Phase phase, const char* call) const;
   [[nodiscard]] const EpochCursor& cursor() const;

@@ -23,6 +23,15 @@ std::vector<std::int64_t> least_samples(std::span<const Worker> members, std::in
   return sum > samples ? isochron::deal(samples, least) : least;
 }
 
+/// 1 where all are 0.
+double mean_of(std::span<const float> works) {
+  double sum = 0.0;
+  for (const float work : works) {
+    sum += static_cast<double>(work);
+  }
+  return sum > 0.0 ? sum / static_cast<double>(works.size()) : 1.0;
+}
+
 }  // namespace
 
 void SampleWorks::validate() const {
@@ -34,15 +43,16 @@ void SampleWorks::validate() const {
   }
 }
 
-WorkShares::WorkShares(SampleWorks works) : works_(std::make_shared<const SampleWorks>(std::move(works))) {
+WorkShares::WorkShares(std::shared_ptr<const SampleWorks> works) : works_(std::move(works)) {
+}
+
+WorkShares::WorkShares(SampleWorks works) : WorkShares(std::make_shared<const SampleWorks>(std::move(works))) {
   works_->validate();
-  double sum = 0.0;
-  for (const float work : works_->works) {
-    sum += static_cast<double>(work);
-  }
-  if (sum > 0.0) {
-    mean_work_ = sum / static_cast<double>(works_->works.size());
-  }
+  mean_work_ = mean_of(works_->works);
+}
+
+WorkShares WorkShares::of_stream(Collation collation) {
+  return WorkShares(std::make_shared<const SampleWorks>(SampleWorks{.works = {}, .collation = collation}));
 }
 
 Worker WorkShares::in_units(Worker worker) {
@@ -82,7 +92,24 @@ WorkShares::Dealt WorkShares::deal(
   for (std::int64_t position = first; position < first + size; ++position) {
     works.push_back(static_cast<double>(works_->works[static_cast<std::size_t>(sampler.sample_at(position))]));
   }
-  const Deal deal = deal_by_cost(works, slots(controller, members, size), works_->collation);
+  return deal_works(works, first, controller, members);
+}
+
+WorkShares::Dealt WorkShares::deal_arrived(
+    std::span<const float> works, std::int64_t first, const Controller& controller, std::span<const Worker> members) {
+  SampleWorks{.works = {works.begin(), works.end()}}.validate();
+  if (mean_work_ == 0.0) {
+    mean_work_ = mean_of(works);
+  }
+  return deal_works(std::vector<double>(works.begin(), works.end()), first, controller, members);
+}
+
+WorkShares::Dealt WorkShares::deal_works(
+    std::span<const double> works,
+    std::int64_t first,
+    const Controller& controller,
+    std::span<const Worker> members) const {
+  const Deal deal = deal_by_cost(works, slots(controller, members, std::ssize(works)), works_->collation);
   Dealt dealt{.positions = std::vector<std::int64_t>(works.size()), .shares = std::vector<Share>(members.size())};
   for (const std::size_t taker : deal.takers) {
     ++dealt.shares[taker].samples;
@@ -94,9 +121,13 @@ WorkShares::Dealt WorkShares::deal(
   for (std::size_t i = 0; i < works.size(); ++i) {
     Share& share = dealt.shares[deal.takers[i]];
     dealt.positions[next[deal.takers[i]]++] = first + static_cast<std::int64_t>(i);
+    share.padding += works[i];  // their sum, for now
     share.work = works_->collation == Collation::kPacked
-                     ? share.work + works[i]
+                     ? share.padding
                      : std::max(share.work, static_cast<double>(share.samples) * works[i]);
+  }
+  for (Share& share : dealt.shares) {
+    share.padding = share.work - share.padding;
   }
   return dealt;
 }
@@ -153,6 +184,10 @@ void WorkShares::exchange(StateExchange& state) {
   state.field("units_per_sample", units);
   require(units == kUnitsPerSample, "state field units_per_sample", units, std::to_string(kUnitsPerSample));
   state.parts("workers", learned_);
+  if (dataset_size() == 0) {
+    state.field("mean_work", mean_work_);
+    require(mean_work_ >= 0.0 && mean_work_ <= kMostWork, "state field mean_work", mean_work_, "0 to 1e15");
+  }
   if (state.restoring()) {
     pool();
   }

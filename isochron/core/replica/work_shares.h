@@ -42,7 +42,10 @@ class WorkShares {
 
   /// Throws like validate().
   explicit WorkShares(SampleWorks works);
+  /// For a stream, of whose samples nothing is known before they arrive: those of its first step say what is mean.
+  static WorkShares of_stream(Collation collation);
 
+  /// 0 of a stream.
   [[nodiscard]] std::int64_t dataset_size() const { return std::ssize(works_->works); }
 
   /// A worker's bounds in units. Those on samples are kept by deal().
@@ -50,7 +53,8 @@ class WorkShares {
 
   struct Share {
     std::int64_t samples = 0;
-    double work = 0.0;  // sum of its samples' works, or samples times the largest
+    double work = 0.0;     // sum of its samples' works, or samples times the largest
+    double padding = 0.0;  // how much more that is than the sum
   };
   struct Dealt {
     std::vector<std::int64_t> positions;  // of the step, rank after rank
@@ -64,6 +68,10 @@ class WorkShares {
       std::int64_t size,
       const Controller& controller,
       std::span<const Worker> members) const;
+
+  /// The works of a stream's samples at the positions `first` and up. Throws like validate().
+  [[nodiscard]] Dealt deal_arrived(
+      std::span<const float> works, std::int64_t first, const Controller& controller, std::span<const Worker> members);
 
   /// At least 1 if there is a sample.
   [[nodiscard]] std::int64_t units(const Worker& worker, const Share& share) const;
@@ -85,12 +93,18 @@ class WorkShares {
     void exchange(StateExchange& state);
   };
 
+  explicit WorkShares(std::shared_ptr<const SampleWorks> works);
+  [[nodiscard]] Dealt deal_works(
+      std::span<const double> works,
+      std::int64_t first,
+      const Controller& controller,
+      std::span<const Worker> members) const;
   void pool();
   [[nodiscard]] std::vector<DealSlot> slots(
       const Controller& controller, std::span<const Worker> members, std::int64_t samples) const;
 
   std::shared_ptr<const SampleWorks> works_;
-  double mean_work_ = 1.0;
+  double mean_work_ = 0.0;  // 0: not known yet
   std::vector<Learned> learned_;
   std::map<std::string, double, std::less<>> ratios_;  // by kind
 };

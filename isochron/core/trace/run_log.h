@@ -62,6 +62,8 @@ struct WorkerStep {
   double wait_seconds = 0.0;      // for the others
   double exchange_seconds = 0.0;  // communication that did not overlap
   double peak_memory = 0.0;       // the highest share of its memory that it has held so far, 0..1; 0: unknown
+  double work = 0.0;              // by cost: what its samples cost, such as tokens, padding included; 0: by count
+  double padding = 0.0;           // that part of it which is wasted on filling up to the longest
   bool operator==(const WorkerStep&) const = default;
 };
 
@@ -81,6 +83,8 @@ inline constexpr std::tuple kWorkerColumns{
     WorkerColumn{"wait_seconds", "wait_seconds", &WorkerStep::wait_seconds},
     WorkerColumn{"exchange_seconds", "exchange_seconds", &WorkerStep::exchange_seconds},
     WorkerColumn{"peak_memory", "peak_memory", &WorkerStep::peak_memory, /*optional=*/true},
+    WorkerColumn{"work", "work", &WorkerStep::work, /*optional=*/true},
+    WorkerColumn{"padding", "padding", &WorkerStep::padding, /*optional=*/true},
 };
 
 struct StepRecord {

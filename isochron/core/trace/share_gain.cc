@@ -13,6 +13,7 @@ constexpr std::array<double, 14> kOverheads{0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3
 constexpr double kPriorOverhead = 0.05;     // before any move an overhead is likely to be below this; the tail is heavy
 constexpr double kLeastMove = 0.1;          // |d log b| below which overheads cannot be told apart
 constexpr std::size_t kMostWorkers = 4096;  // logs come from outside: no more are followed
+constexpr double kMostSamples = 1e12;       // of a step, likewise
 constexpr double kMostNoise = 0.5;          // standard deviation of log time beyond which times do not follow the batch
 
 double median(std::span<double> values) {
@@ -24,6 +25,12 @@ double median(std::span<double> values) {
 template <class T, std::size_t N>
 std::span<const T> filled(const std::array<T, N>& ring, std::size_t count) {
   return std::span(ring).first(std::min(count, N));
+}
+
+double samples_of(const std::vector<WorkerStep>& workers) {
+  double samples = 0.0;
+  std::ranges::for_each(workers, [&](const WorkerStep& worker) { samples += static_cast<double>(worker.batch); });
+  return samples;
 }
 
 }  // namespace
@@ -38,7 +45,6 @@ ShareGain::ShareGain(std::int64_t global_batch, const std::vector<RunHeader::Mem
 }
 
 void ShareGain::add(const StepRecord& record) {
-  last_.clear();
   double longest = 0.0;
   for (const WorkerStep& worker : record.workers) {
     const double seconds = worker.compute_seconds;
@@ -47,7 +53,12 @@ void ShareGain::add(const StepRecord& record) {
       observe(tracks_[worker.id], static_cast<double>(worker.batch), seconds);
       longest = std::max(longest, seconds);
     }
-    last_.push_back(worker);
+  }
+  // What is left over at the end of an epoch says nothing of the shares of a whole batch.
+  const auto whole = static_cast<double>(global_batch_);
+  const bool is_rest = samples_of(record.workers) < whole && samples_of(last_) >= whole;
+  if (!is_rest || !std::ranges::equal(record.workers, last_, {}, &WorkerStep::id, &WorkerStep::id)) {
+    last_ = record.workers;
   }
   if (longest > 0.0 && std::isfinite(record.seconds)) {
     rests_[steps_++ % kRecent] = std::max(0.0, record.seconds - longest);
@@ -171,7 +182,12 @@ ShareGain::Estimate ShareGain::estimate() const {
   const double rest = rest_seconds();
   std::vector<std::int64_t> shares(last_.size());
   std::ranges::transform(last_, shares.begin(), &WorkerStep::batch);
-  const double equal = expected_compute(known, split(known, global_batch_, Shares::kEqual)) + rest;
+  const double samples = samples_of(last_);
+  if (samples < static_cast<double>(known.size()) || samples > kMostSamples) {
+    return {};
+  }
+  const std::vector<std::int64_t> even = split(known, static_cast<std::int64_t>(samples), Shares::kEqual);
+  const double equal = expected_compute(known, even) + rest;
   return {.now = equal / (expected_compute(known, shares) + rest), .best = speedup(known, global_batch_, rest)};
 }
 

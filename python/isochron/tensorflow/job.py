@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from isochron import _core
 from isochron.errors import Error, NonFiniteError
+from isochron.summary import Summary, summarize
 from isochron.tensorflow import batch_norm, data, fit, saving
 from isochron.tensorflow.cluster import find_cluster
 from isochron.tensorflow.collectives import Collectives
@@ -36,9 +37,8 @@ OUT_OF_MEMORY = (tf.errors.ResourceExhaustedError, MemoryError)
 
 
 class Job(HandsOut):
-    """`Job(global_batch=256)` under TF_CONFIG, torchrun, Slurm, Open MPI, or alone. The further options are those of
-    JobOptions. It must be made before anything else of TensorFlow's is used. With sync="asp" or "ssp" it is an AsyncJob
-    (async_job.py)."""
+    """`Job(global_batch=256)` under TF_CONFIG, torchrun, Slurm, Open MPI, or alone, with the options of JobOptions. It
+    must be made before anything else of TensorFlow's is used. With sync="asp" or "ssp" it is an AsyncJob."""
 
     def __new__(cls, global_batch: int, **options: Unpack[TensorFlowKeywords]) -> Job:
         if cls is Job and options.get("sync") in ("asp", "ssp"):
@@ -132,6 +132,10 @@ class Job(HandsOut):
     @property
     def ledger(self) -> _core.Ledger:
         return self._replica.ledger
+
+    def summary(self) -> Summary:
+        """Speed, waiting, and what the shares gain, until now; print() makes it a sentence."""
+        return summarize(self._progress.meter)
 
     @property
     def traces(self) -> int:

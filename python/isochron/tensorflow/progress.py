@@ -1,4 +1,4 @@
-"""What a job keeps beside its replica: the run log, and the text of a checkpoint."""
+"""What a job keeps beside its replica: the run log, what it sums up, and the text of a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 
 from isochron import _core
+from isochron.summary import new_meter
 from isochron.tensorflow.options import JobOptions
 
 
@@ -13,6 +14,7 @@ class Progress:
     def __init__(self, replica: _core.Replica, options: JobOptions) -> None:
         self.replica, self._options = replica, options
         self.log: _core.RunLog | None = None
+        self.meter = new_meter(options.global_batch, replica.members)
         self.updates = 0  # lines of the log so far, if the workers are not in step
         self.shard_steps = 0  # of their optimizers
 
@@ -32,8 +34,10 @@ class Progress:
             self.log.write(_core.EventRecord(self.line, now, "resume", 0, ""))
 
     def write(self, records: Iterable[_core.StepRecord | _core.UpdateRecord | _core.EventRecord]) -> None:
-        if self.log is not None:
-            for record in records:
+        for record in records:
+            if not isinstance(record, _core.EventRecord):
+                self.meter.add(record)
+            if self.log is not None:
                 self.log.write(record)
 
     def state(self) -> str:

@@ -90,7 +90,7 @@ def _has_kernels(x: torch.Tensor) -> bool:
 
 def _moments(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """This worker's mean and variance by channel."""
-    if _has_kernels(x):
+    if x.is_cuda or _has_kernels(x):
         return torch.batch_norm_update_stats(x, None, None, 0.0)
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     variance, mean = torch.var_mean(wide, [0, *range(2, x.dim())], correction=0)

@@ -27,10 +27,12 @@ Source = MapSource | StreamSource | ShardSource
 def make_source(dataset: Any, options: LoaderOptions, replica: Replica, job: SharedOptions, world: World) -> Source:
     """Opens the replica, too."""
     if options.lengths is not None:
-        if isinstance(dataset, Shards) or is_stream(dataset):
-            raise ValueError("lengths of a stream; permitted: of a dataset with len() and __getitem__")
+        if isinstance(dataset, Shards):
+            raise ValueError("lengths of Shards, of which nobody reads all; permitted: of other datasets and streams")
         if job.sync != "bsp":
             raise ValueError(f"lengths with sync '{job.sync}'; permitted: with sync 'bsp'")
+        if is_stream(dataset):
+            return StreamSource(dataset, options, replica, job.global_batch, job.last_batch == "drop")
         return DealtSource(dataset, options, replica, job.seed, job.global_batch)
     if isinstance(dataset, Shards):
         return ShardSource(dataset, options, replica, job, world)

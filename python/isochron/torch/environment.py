@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 
 from isochron.errors import PeerLostError
-from isochron.place import Place, find_place, first_host
+from isochron.place import Place, find_place
 
-__all__ = ["Place", "default_backend", "find_place", "first_host", "join_group"]
+__all__ = ["Place", "default_backend", "find_place", "join_group"]
 
 
 def default_backend(device: torch.device) -> str:

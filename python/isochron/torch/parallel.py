@@ -30,6 +30,16 @@ if _SYNC_BUFFERS not in inspect.signature(DistributedDataParallel.__init__).para
     _SYNC_BUFFERS = "broadcast_buffers"  # its name before torch 2.13
 
 
+def _refuse_graphs(model: nn.Module) -> None:
+    """A CUDA graph is of one batch size; make_graphed_callables() leaves its forward() in the module."""
+    for name, part in model.named_modules():
+        if getattr(vars(part).get("forward"), "__module__", "") == "torch.cuda.graphs":
+            raise ValueError(
+                f"prepare() got a {type(model).__name__} whose part '{name}' is a CUDA graph, which is of one batch "
+                "size while those of a job change; permitted: modules as they are before make_graphed_callables()"
+            )
+
+
 def _begin_anew(state: Any, group: dist.ProcessGroup | None) -> None:
     """The state of a communication hook. PowerSGD's forgets what it has learned: on a new group DDP orders its buckets
     anew, some workers may have come further than others, and what a step that did not happen has left is no error of
@@ -253,6 +263,7 @@ class Models:
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []  # what a step changes by itself, from before it
 
     def add(self, model: nn.Module) -> nn.Module:
+        _refuse_graphs(model)
         if self._options.sync_batch_norm:
             make_exact(model, self._statistics)
         if self._options.compression != "none" and (is_fsdp(model) or isinstance(model, DistributedDataParallel)):

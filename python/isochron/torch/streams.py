@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
 from isochron._core import Replica, StepPlan
+from isochron.lengths import of_sample
+from isochron.torch.lengths import works_of
 from isochron.torch.source import LoaderOptions, Share
 
 
@@ -60,7 +63,14 @@ class StreamSource:
     samples_per_epoch = 0  # unknown
 
     def __init__(self, dataset: Any, options: LoaderOptions, replica: Replica, global_batch: int, drop: bool) -> None:
-        replica.open_stream()
+        self._deals_by_cost = options.lengths is not None
+        if self._deals_by_cost:
+            if not (callable(options.lengths) or isinstance(options.lengths, str)):
+                permitted = "permitted: a function of a sample, or the name of an entry of the samples"
+                raise ValueError(f"lengths of a stream are {options.lengths!r}; {permitted}")
+            replica.open_stream_by_cost(options.collate)
+        else:
+            replica.open_stream()
         self._replica = replica
         self._dataset = dataset
         self._options = options
@@ -98,10 +108,29 @@ class StreamSource:
         size = len(self._taken)
         if size == 0 or (size < self._global_batch and self._drop):
             return None
-        plan = self._replica.plan(size)
-        mine = [self._taken[index - plan.position] for index in range(*plan.mine)]
-        batch = self._collate(mine or self._taken[:2])
-        return Share(plan, plan.batches, batch, stand_in=not mine)
+        lengths = self._lengths()
+        plan = self._plan()
+        mine = [index - plan.position for index in plan.positions(self._replica.rank)]
+        batch = self._collate([self._taken[index] for index in mine] or self._taken[:2])
+        share = Share(plan, plan.batches, batch, stand_in=not mine)
+        if lengths is None:
+            return share
+        everybody = float(lengths.sum()) if self._options.count is not None else None
+        return replace(share, items=float(lengths[mine].sum()), all_items=everybody)
+
+    def _plan(self) -> StepPlan:
+        if (lengths := self._lengths()) is None:
+            return self._replica.plan(len(self._taken))
+        works: Any = works_of(lengths, self._options.cost)  # any array will do
+        return self._replica.plan_arrived(works)
+
+    def _lengths(self) -> torch.Tensor | None:
+        """Of the step's samples, where they deal it; all workers find the same."""
+        if not self._deals_by_cost:
+            return None
+        said = self._options.lengths
+        found = [of_sample(one, said) if isinstance(said, str) else float(said(one)) for one in self._taken]
+        return torch.tensor(found, dtype=torch.float64)
 
     def _read(self) -> None:
         """The samples at the replica's place, which may have gone on, back or elsewhere since the last step."""
@@ -117,7 +146,7 @@ class StreamSource:
         self._place = place
 
     def plan_again(self, plan: StepPlan) -> None:
-        self._replica.plan(plan.step_size)
+        self._plan()
 
     def skipped_between(self, first: int, last: int) -> int:
         return 0

@@ -67,6 +67,12 @@ def _origin(error: BaseException) -> str:
     return frame.tb_frame.f_code.co_filename if frame is not None else ""
 
 
+def reason_of(error: BaseException) -> str:
+    """What it says first, without the places in gloo's sources and its advice to whoever debugs gloo."""
+    words = re.sub(r"\[[^\]]*\.(cc|cpp|h):\d+\]\s*", "", str(error).partition("\n")[0])
+    return re.split(r"\.? +(This may indicate|Please|GLHF)", words)[0].strip()
+
+
 def _destroy(group: dist.ProcessGroup) -> None:
     if group is not dist.group.WORLD:
         with contextlib.suppress(Exception):
@@ -363,7 +369,7 @@ class World:
             return PeerLostError(words, [peer.rank for peer in gone], [peer.host for peer in gone])
         stopped = [peer for peer in others if self._rendezvous.is_stopped(peer)]
         words = f"{what}: another worker gave up" + (f" while {names_of(stopped)} is stopped" if stopped else "")
-        words += f" ({str(error).splitlines()[0]})"
+        words += f" ({reason_of(error)})"
         return PeerLostError(words, [peer.rank for peer in stopped], [peer.host for peer in stopped])
 
     @contextlib.contextmanager
