@@ -38,6 +38,8 @@ def options():
     parser.add_argument("--frontend", choices=("native", "torch"), default="native")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--every", type=float, default=10.0, help="seconds between two faults")
+    parser.add_argument("--strike-starts", type=float, default=0.15,
+                        help="how often a job is struck that has made no step since the last fault; 1: always")  # fmt: skip
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--cores", type=float, default=0.3, help="for all of them together; 0: no limit")
     parser.add_argument("--timeout", type=float, default=8.0, help="of the job's exchanges, seconds")
@@ -118,7 +120,7 @@ class Soak:
         self.folder = folder
         self.limit = limit
         self.random = random.Random(chosen.seed)
-        self.counts = {"kill": 0, "stop": 0, "kill while starting": 0}
+        self.counts = {"kill": 0, "stop": 0, "kill while starting": 0, "spared": 0}  # spared: while it started
         self.memory = {}  # of a process: seconds since the start, MiB
         self.seen = {}  # processes: when they were seen first
         self.begins = {}  # and when the kernel says that they began
@@ -149,11 +151,12 @@ class Soak:
             self.counts[kind] += 1
 
     def fault(self):
-        # A job that is struck while it starts has to be started again. On a busy machine that takes longer than the
-        # time between two faults, so that few of the faults may do it: most of the time is for jobs that train.
+        # A job that is struck while it starts has to be started again. Where that takes longer than the time between
+        # two faults, a job that is always struck never trains, so that few of the faults may do it.
         moved = self.lines() > self.lines_at_fault
         self.lines_at_fault = self.lines()
-        if not moved and self.random.random() > 0.15:
+        if not moved and self.random.random() > self.chosen.strike_starts:
+            self.counts["spared"] += 1
             return
         pids = self.workers()
         young = [pid for pid in pids if time.monotonic() - self.seen[pid] < 2.0]
@@ -261,22 +264,23 @@ class Soak:
         }
 
     def judge_memory(self):
-        """How the memory of those who lived long grew, at most, and what the one did who lived longest."""
-        growth, longest = 1.0, (0.0, 0.0, 0.0)
+        """How the memory of those who lived long grew, at most, and what the one did who lived longest, in quarters."""
+        growth, longest = 1.0, (0.0, [])
         for pid, values in self.memory.items():
             values = [(when, mib) for when, mib in values if when - values[0][0] >= BEGUN]
             if not values or values[-1][0] - values[0][0] < LONG:
                 continue
             quarter = max(len(values) // 4, 1)
-            begin = sorted(mib for _, mib in values[:quarter])[quarter // 2]
-            end = sorted(mib for _, mib in values[-quarter:])[quarter // 2]
+            parts = [sorted(mib for _, mib in values[at : at + quarter]) for at in range(0, 4 * quarter, quarter)]
+            medians = [round(part[len(part) // 2], 1) for part in parts if part]
+            begin, end = medians[0], medians[-1]
             growth = max(growth, end / begin)
-            longest = max(longest, (values[-1][0] - values[0][0], begin, end))
+            longest = max(longest, (round(values[-1][0] - values[0][0], 1), medians))
             if end > begin * self.chosen.growth + 2:
                 self.problems.append(f"memory of process {pid} grew from {begin:.0f} to {end:.0f} MiB")
         return {
             "growth": round(growth, 3),
-            "longest": dict(zip(("seconds", "first MiB", "last MiB"), (round(value, 1) for value in longest))),
+            "longest": {"seconds": longest[0], "MiB by quarters": longest[1]},
         }
 
 
