@@ -38,8 +38,7 @@ def options():
     parser.add_argument("--frontend", choices=("native", "torch"), default="native")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--every", type=float, default=10.0, help="seconds between two faults")
-    parser.add_argument("--strike-starts", type=float, default=0.15,
-                        help="how often a job is struck that has made no step since the last fault; 1: always")  # fmt: skip
+    parser.add_argument("--strike-starts", type=float, default=0.15, help="how often, without a step since the last")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--cores", type=float, default=0.3, help="for all of them together; 0: no limit")
     parser.add_argument("--timeout", type=float, default=8.0, help="of the job's exchanges, seconds")
