@@ -6,12 +6,14 @@
 
 --nccl names a library of NCCL 2.30 or later, by which workers of one GPU exchange gradients and BatchNorm's statistics;
 without it they go through host memory. Figures are over whole runs, first step included, but for the settled rate.
+Every round is a run of its own; one that hangs in NCCL is ended by the watchdog, counted, and tried again.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,7 +23,7 @@ import gpu_sharing  # noqa: E402
 
 FOUR, TWO = ["50", "25", "15", "10"], ["75", "25"]
 # Under a share of 75 % gradients of the Transformer are not finite in some passes of a process alone, too.
-COMMON = "--precision bf16 --on-nonfinite ignore --steps 40 --turn 20 --test-samples 16"
+COMMON = "--precision bf16 --on-nonfinite ignore --test-samples 16 --rounds 1"
 GPT2 = (
     "--model gpt2:layers=12,heads=12,width=768 --optimizer adamw --learning-rate 0.0003 --dataset synthetic-tokens "
     "--context 256 --train-samples 10240 --global-batch 256"
@@ -34,7 +36,7 @@ SETS = {
 
 
 def measure(options, name):
-    """What compare found out; None if it took too long."""
+    """What one round of compare found out; None if it took too long."""
     shares, arguments = SETS[name]
     with tempfile.TemporaryDirectory() as folder, gpu_sharing.mps() as places:
         cluster, result = pathlib.Path(folder) / "cluster.toml", pathlib.Path(folder) / "result.json"
@@ -42,7 +44,8 @@ def measure(options, name):
         workers = (f'[[worker]]\nname = "w{i}"\ncores = {cores}\ngpu_share = {s}\n' for i, s in enumerate(shares))
         cluster.write_text(f'name = "{name}"\n' + "".join(workers))
         command = [options.program, "compare", "--cluster", cluster, "--device", "cuda", "--policy", options.policies,
-                   "--rounds", options.rounds, "--json", result, *COMMON.split(), *arguments.split()]  # fmt: skip
+                   "--steps", options.steps, "--turn", options.turn, "--json", result, *COMMON.split(),
+                   *arguments.split()]  # fmt: skip
         process = gpu_sharing.start(command, {**places, **gpu_sharing.nccl(options.nccl, len(shares))})
         try:
             code = process.wait(options.watchdog)
@@ -54,6 +57,23 @@ def measure(options, name):
         if code != 0:
             raise SystemExit(f"{name}: isochron compare ended with {code}")
         return json.loads(result.read_text())
+
+
+def median(rows):
+    """Of numbers, number by number, in whatever folders they lie; of anything else the first."""
+    if isinstance(rows[0], dict):
+        return {key: median([row[key] for row in rows]) for key in rows[0]}
+    numbers = all(isinstance(row, (int, float)) for row in rows)
+    return statistics.median(rows) if numbers else rows[0]
+
+
+def merged(rounds, hung):
+    """Rounds as one comparison: medians figure by figure, and the rounds beside them."""
+    results = []
+    for rows in zip(*(one["results"] for one in rounds), strict=True):
+        rows = [{key: value for key, value in row.items() if key != "rounds"} for row in rows]
+        results.append({**median(rows), "rounds": rows})
+    return {**rounds[0], "rounds": len(rounds), "hung": hung, "results": results}
 
 
 def table(files):
@@ -76,7 +96,10 @@ def main():
     parser.add_argument("--sets", default=",".join(SETS), help="which of " + ", ".join(SETS))
     parser.add_argument("--policies", default="uniform,omnilearn,lb-bsp,isochron,oracle")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--watchdog", type=float, default=240.0, help="seconds for a set")
+    parser.add_argument("--steps", type=int, default=40, help="of each policy in a round")
+    parser.add_argument("--turn", type=int, default=20, help="steps of one policy before the next one")
+    parser.add_argument("--watchdog", type=float, default=90.0, help="seconds for a round")
+    parser.add_argument("--attempts", type=int, default=3, help="at rounds that hang")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--table", type=pathlib.Path, nargs="+", help="only print the figures of such files")
     options = parser.parse_args()
@@ -87,11 +110,16 @@ def main():
             parser.error(f"--sets is {name}; permitted: {', '.join(SETS)}")
     results = {}
     for name in options.sets.split(","):
-        found = measure(options, name)
-        if found:
-            results[name] = found
-        if options.json:
-            options.json.write_text(json.dumps(results) + "\n")
+        rounds, hung = [], 0
+        while len(rounds) < options.rounds and hung < options.attempts:
+            print(f"{name}, round {len(rounds) + 1}", flush=True)
+            found = measure(options, name)
+            rounds += [found] if found else []
+            hung += 0 if found else 1
+            if rounds:
+                results[name] = merged(rounds, hung)
+            if options.json:
+                options.json.write_text(json.dumps(results) + "\n")
 
 
 if __name__ == "__main__":

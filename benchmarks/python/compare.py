@@ -5,7 +5,8 @@
 
 The oracle is `static` with the speeds that the workers have by themselves, all at once; the ideal is their sum. Every
 loop goes on in its next turn, so that only the first turn, which does not count, holds what a policy learns at the
-start. The first worker prints a table of medians over the turns; --json FILE writes the figures.
+start. The first worker prints a table of medians over the turns; --json FILE writes the figures. Among the policies
+"alone" is the first worker by itself with the whole batch, and one may have options of the job: isochron+min_batch=0.
 
     build/isochron launch --cluster dynamic --steps 80 -- .venv/bin/python benchmarks/python/compare.py --alone isochron
 
@@ -20,7 +21,7 @@ import statistics
 import time
 
 import torch
-from loops import network, ours, stock, timed
+from loops import by_itself, network, ours, stock, timed
 from tasks import TASKS
 from torch.utils.data import default_collate
 
@@ -87,6 +88,7 @@ def main():
     parser.add_argument("--numbers", default="stop", help="what the job does about gradients that are not finite")
     parser.add_argument("--solo-seconds", type=float, default=6.0)
     parser.add_argument("--first-steps", type=int, help="of the first turn, which does not count; else --steps")
+    parser.add_argument("--equal-steps", type=int, help="of a turn with equal shares, if others have --steps")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -108,14 +110,23 @@ def main():
         return
     oracle = "static:weights=" + "/".join(f"{speed:.1f}" for speed in speeds)
     loops = {"ddp": stock(job, **kind)}
-    for policy in options.policies.split(","):
-        policy_or_oracle = oracle if policy == "oracle" else policy
-        loops[policy] = ours(policy=policy_or_oracle, numbers=options.numbers, **kind)
+    for name in options.policies.split(","):
+        if name == "alone":
+            loops[name] = by_itself(job, **kind)
+            continue
+        policy, *said = name.split("+")
+        settings = {key: int(value) for key, value in (one.split("=") for one in said)}
+        loops[name] = ours(policy=oracle if policy == "oracle" else policy, numbers=options.numbers, **settings, **kind)
     rates = {name: [] for name in loops}
     for turn in range(options.turns + 1):
         for name in loops:
-            seconds, _ = timed(job, loops[name], (options.first_steps or options.steps) if turn == 0 else options.steps)
+            steps = (options.first_steps or options.steps) if turn == 0 else options.steps
+            if options.equal_steps and name in ("ddp", "uniform"):
+                steps = options.equal_steps
+            seconds, _ = timed(job, loops[name], steps)
             rates[name].append(options.batch / seconds)
+            if job.rank == 0:
+                print(f"turn {turn}, {name}: {options.batch / seconds:.0f} samples/s", flush=True)
     if job.rank > 0:
         return
     backend = job._world._backend

@@ -37,7 +37,8 @@ SETS = {
     "resnet50-75-25": (TWO, ["--task", "resnet50", "--batch", "512", *TURNS]),
     "wide-cnn-50-25-15-10": (FOUR, ["--task", "wide-cnn", "--batch", "1024", *TURNS]),
     "wide-cnn-75-25": (TWO, ["--task", "wide-cnn", "--batch", "1024", *TURNS]),
-    "gpu-cpu": (["100", "cpu"], ["--task", "wide-cnn", "--batch", "512", "--turns", "2", "--steps", "3"]),
+    "gpu-cpu": (["100", "cpu"], ["--task", "wide-cnn", "--batch", "512", "--turns", "3", "--steps", "10",
+                                 "--first-steps", "14", "--equal-steps", "1", "--solo-seconds", "3"]),
 }
 
 
@@ -90,7 +91,7 @@ def median(rounds):
     return {"backend": rounds[0]["backend"], "ideal": sum(speeds), "speeds": speeds, "results": merged}
 
 
-COLUMNS = ("ddp", "uniform", "omnilearn", "lb-bsp", "isochron", "oracle")
+COLUMNS = ("ddp", "uniform", "omnilearn", "lb-bsp", "isochron", "isochron+min_batch=0", "oracle", "alone")
 
 
 def table(files):
@@ -112,6 +113,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", default=",".join(SETS), help="which of " + ", ".join(SETS))
     parser.add_argument("--policies", default="uniform,omnilearn,lb-bsp,isochron,oracle")
+    parser.add_argument("--mixed-policies", default="uniform,isochron,oracle,alone", help="of sets with a CPU")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--nccl", type=pathlib.Path, help="libnccl.so.2, 2.30 or later")
     parser.add_argument("--watchdog", type=float, default=150.0, help="seconds for a round")
@@ -127,8 +129,8 @@ def main():
     results = {}
     for name in options.sets.split(","):
         shares, arguments = SETS[name]
-        # Policies that begin with equal shares take a CPU minutes.
-        policies = "isochron,oracle" if "cpu" in shares else options.policies
+        # Those that take a CPU minutes to leave equal shares are left out.
+        policies = options.mixed_policies if "cpu" in shares else options.policies
         rounds, hung = [], 0
         while len(rounds) < options.rounds and hung < options.attempts:
             print(f"{name}, round {len(rounds) + 1}", flush=True)

@@ -32,6 +32,23 @@ def stock(job, task, dataset, batch, device="cpu"):
         epoch += 1
 
 
+def by_itself(job, task, dataset, batch, device="cpu"):
+    """The first worker with the whole batch and nobody to wait for, while the others do nothing."""
+    if job.rank > 0:
+        while True:
+            yield 0.0
+    model = network(task, device)
+    optimizer = task.optimizer(model)
+    loader = DataLoader(dataset, batch_size=batch, shuffle=True)
+    while True:
+        for one in loader:
+            loss = task.loss(model, one, device)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            yield loss.item()
+
+
 def ours(task, dataset, batch, policy, device="cpu", numbers="stop", **options):
     job = isochron.Job(global_batch=batch, policy=policy, device=device, on_nonfinite=numbers, **options)
     model = network(task, device)
