@@ -128,13 +128,13 @@ Batch BatchSource::fetch(std::span<const Interval> slices) {
 
 Batch BatchSource::as_documents(const at::Tensor& samples, std::span<const Interval> slices) const {
   const at::Tensor lengths = at::empty({samples.size(0), 1}, at::kLong);
-  std::int64_t* next = lengths.mutable_data_ptr<std::int64_t>();
+  auto* next = lengths.mutable_data_ptr<std::int64_t>();
   for (const Interval& slice : slices) {
     for (std::int64_t position = slice.first; position < slice.last; ++position) {
       *next++ = dataset_->lengths()[static_cast<std::size_t>(stream_.index_at(position))];
     }
   }
-  const std::int64_t longest = lengths.max().item<std::int64_t>();
+  const auto longest = lengths.max().item<std::int64_t>();
   const at::Tensor tokens = samples.narrow(1, 0, longest + 1).to(at::kLong);
   const at::Tensor places = at::arange(longest).expand({samples.size(0), longest});
   const at::Tensor there = places.lt(lengths);

@@ -16,7 +16,7 @@ struct Document {
 };
 
 std::vector<Document> documents_of(const at::Tensor& places) {
-  const std::int64_t* const place = places.const_data_ptr<std::int64_t>();
+  const auto* const place = places.const_data_ptr<std::int64_t>();
   std::vector<Document> documents;
   for (std::int64_t token = 0; token < places.numel(); ++token) {
     if (place[token] == 0 || documents.empty()) {
