@@ -81,7 +81,7 @@ Supervisor::Supervisor(RunningJob job, const io::StepFile& step_file, const Held
       job_(std::move(job)),
       step_file_(step_file),
       signals_(signals),
-      mourned_(workers_.size()),
+      end_noticed_(workers_.size()),
       due_(workers_.size()) {
   if (job_.schedule) {
     limits_ = job_.schedule->at(io::StepFile::kNotStarted, -1.0);
@@ -131,7 +131,7 @@ bool Supervisor::mpirun_has_ended() {
 
 void Supervisor::end_mpirun_in_time() {
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
-    if (workers_[worker] && !mourned_[worker]) {
+    if (workers_[worker] && !end_noticed_[worker]) {
       last_ended_.reset();
       return;
     }
@@ -170,7 +170,7 @@ void Supervisor::adopt_workers() {
 void Supervisor::note_added_workers() {
   for (std::size_t worker = workers_.size(); worker < count_workers(job_.folder); ++worker) {
     workers_.emplace_back();
-    mourned_.push_back(false);
+    end_noticed_.push_back(false);
     due_.emplace_back();
     joiners_.insert(worker);
     asked_for_[worker] = {.since = Clock::now(), .step = step_file_.step()};
@@ -197,10 +197,10 @@ void Supervisor::look_at_cluster() {
 /// meant to kill is replaced.
 void Supervisor::note_lost_workers(std::int64_t step) {
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
-    if (!workers_[worker] || workers_[worker]->is_alive() || mourned_[worker]) {
+    if (!workers_[worker] || workers_[worker]->is_alive() || end_noticed_[worker]) {
       continue;
     }
-    mourned_[worker] = true;
+    end_noticed_[worker] = true;
     const WorkerNotes notes(job_.folder, worker);
     if (!notes.status()) {
       notes.write_status(128 + SIGKILL);
@@ -227,7 +227,7 @@ void Supervisor::ask_for(std::size_t worker) {
     job_.limiter->forget(worker);
   }
   workers_[worker].reset();
-  mourned_[worker] = false;
+  end_noticed_[worker] = false;
   due_[worker].reset();
   late_.erase(worker);
   joiners_.insert(worker);
@@ -266,7 +266,7 @@ void Supervisor::watch_start(std::int64_t step) {
       continue;
     }
     due_[worker].reset();
-    if (!mourned_[worker] && !has_reached(worker, io::WorkerPhase::kMember)) {
+    if (!end_noticed_[worker] && !has_reached(worker, io::WorkerPhase::kMember)) {
       kill_late(worker, "did not join within " + in_seconds(job_.start_timeout));
     }
   }
@@ -302,7 +302,7 @@ void Supervisor::watch_mpirun(std::int64_t step) {
     return;
   }
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
-    if (joiners_.contains(worker) && workers_[worker] && due_[worker] && !mourned_[worker] &&
+    if (joiners_.contains(worker) && workers_[worker] && due_[worker] && !end_noticed_[worker] &&
         !has_reached(worker, io::WorkerPhase::kMember)) {
       // They come one by one, so the others' time begins when this one has joined, or is given up.
       for (auto& [other, asked] : asked_for_) {
@@ -338,7 +338,7 @@ void Supervisor::watch_stopped() {
   }
   std::vector<std::size_t> members;
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
-    if (!mourned_[worker] && has_reached(worker, io::WorkerPhase::kMember) && workers_[worker]->is_alive()) {
+    if (!end_noticed_[worker] && has_reached(worker, io::WorkerPhase::kMember) && workers_[worker]->is_alive()) {
       members.push_back(worker);
     }
   }

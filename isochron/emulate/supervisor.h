@@ -112,8 +112,8 @@ class Supervisor {
   RunningJob job_;
   const io::StepFile& step_file_;
   const HeldSignals& signals_;
-  std::vector<Limits> limits_;  // in force
-  std::vector<bool> mourned_;   // workers whose end was noticed
+  std::vector<Limits> limits_;     // in force
+  std::vector<bool> end_noticed_;  // workers whose end was noticed
   std::optional<std::chrono::steady_clock::time_point> first_step_;
   std::chrono::steady_clock::time_point next_look_;                  // at the cluster
   std::optional<std::chrono::steady_clock::time_point> last_ended_;  // none: some worker lives
