@@ -26,7 +26,7 @@ from tasks import TASKS
 from torch.utils.data import default_collate
 
 import isochron.torch as isochron
-from isochron.torch.cluster import StepFile
+from isochron.torch.cluster import find_step_file
 
 
 def solo(task, share, seconds, device):
@@ -54,7 +54,7 @@ def solo(task, share, seconds, device):
 def whole_run(job, policy, steps, ideal, kind):
     """All steps of one loop, which tells the launcher of them if the job does not."""
     loop = stock(job, **kind) if policy == "ddp" else ours(policy=policy, **kind)
-    published = StepFile.find() if policy == "ddp" and job.is_first else None
+    published = find_step_file() if policy == "ddp" and job.is_first else None
     job.barrier()
     moments = [time.perf_counter()]
     for step in range(steps):

@@ -65,7 +65,7 @@ bool LbBspCpu::Model::observe(const Reading& reading) {
   if (reading.valid) {
     predictor->observe(static_cast<double>(reading.batch) / reading.seconds, usage);
   }
-  usage = {.cpu = reading.cpu, .memory = reading.memory};
+  usage = {.cpu = reading.usage.cpu, .memory = reading.usage.memory};
   if (reading.valid) {
     speed = predictor->predict(usage);
   }

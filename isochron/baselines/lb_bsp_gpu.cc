@@ -74,7 +74,7 @@ void LbBspGpu::gather(std::span<const Reading> readings) {
       seconds_[k] += readings[k].seconds;
       ++readings_[k];
     }
-    memory_[k] = std::isnan(readings[k].memory) ? memory_[k] : readings[k].memory;
+    memory_[k] = std::isnan(readings[k].usage.memory) ? memory_[k] : readings[k].usage.memory;
   }
 }
 

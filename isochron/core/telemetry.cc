@@ -7,8 +7,12 @@
 namespace isochron {
 namespace {
 
-double share_or_unknown(double value) {
-  return std::isfinite(value) ? std::clamp(value, 0.0, 1.0) : kUnknown;
+MachineUsage checked_usage(MachineUsage usage) {
+  for (const UsageField& field : kUsageFields) {
+    double& value = usage.*field.member;
+    value = std::isfinite(value) ? std::clamp(value, 0.0, field.most) : kUnknown;
+  }
+  return usage;
 }
 
 Reading checked(const WorkerTelemetry& report) {
@@ -18,8 +22,7 @@ Reading checked(const WorkerTelemetry& report) {
       .cold = possible && report.cold,
       .batch = report.batch,
       .seconds = report.seconds,
-      .cpu = share_or_unknown(report.cpu),
-      .memory = share_or_unknown(report.memory),
+      .usage = checked_usage(report.usage),
       .sync_points = std::max(report.sync_points, std::int64_t{1})};
   if (!possible) {
     reading.batch = 0;
@@ -29,6 +32,13 @@ Reading checked(const WorkerTelemetry& report) {
 }
 
 }  // namespace
+
+MachineUsage logged(MachineUsage usage) {
+  for (const UsageField& field : kUsageFields) {
+    usage.*field.member = field.logged ? usage.*field.member : 0.0;
+  }
+  return usage;
+}
 
 std::vector<Reading> align(const StepTelemetry& telemetry, const Roster& roster) {
   const std::size_t count = roster.workers.size();

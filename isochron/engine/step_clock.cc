@@ -23,7 +23,7 @@ double StepClock::since_start(Clock::time_point moment) const {
 
 void StepClock::begin_step() {
   step_began_ = Clock::now();
-  cpu_began_ = io::process_usage().cpu_seconds;
+  cpu_began_ = io::cpu_seconds();
 }
 
 StepReport StepClock::measure(const SyncBatchNorm::Waits& waits) const {
@@ -32,10 +32,7 @@ StepReport StepClock::measure(const SyncBatchNorm::Waits& waits) const {
   measured.waited = in_seconds(waits.time);
   measured.seconds = std::max(in_seconds(Clock::now() - step_began_) - measured.waited, 0.0);
   measured.sync_points = waits.count + 1;
-  const io::ProcessUsage usage = io::process_usage();
-  measured.cpu = std::min((usage.cpu_seconds - cpu_began_) / measured.seconds, 1.0);
-  measured.memory = usage.memory;
-  measured.peak_memory = usage.peak_memory;
+  measured.usage = io::process_usage(cpu_began_, measured.seconds);
   return measured;
 }
 

@@ -14,7 +14,7 @@
 namespace isochron::io {
 namespace {
 
-double seconds(const timeval& time) {
+double in_seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
@@ -32,17 +32,30 @@ std::int64_t resident_pages() {
   return pages;
 }
 
-}  // namespace
+double cpu_seconds(const rusage& usage) {
+  return in_seconds(usage.ru_utime) + in_seconds(usage.ru_stime);
+}
 
-ProcessUsage process_usage() {
+rusage own_usage() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
+  return usage;
+}
+
+}  // namespace
+
+double cpu_seconds() {
+  return cpu_seconds(own_usage());
+}
+
+MachineUsage process_usage(double cpu_began, double seconds) {
+  const rusage usage = own_usage();
   const auto resident = static_cast<double>(resident_pages());
   const auto page = static_cast<double>(sysconf(_SC_PAGESIZE));
   const double machine = page * static_cast<double>(sysconf(_SC_PHYS_PAGES));
   const double memory = page * resident / machine;
   return {
-      .cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime),
+      .cpu = std::min((cpu_seconds(usage) - cpu_began) / std::max(seconds, 1e-9), 1.0),
       .memory = memory,
       .peak_memory = std::max(1024.0 * static_cast<double>(usage.ru_maxrss) / machine, memory)};
 }

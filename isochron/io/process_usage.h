@@ -3,15 +3,15 @@
 
 #include <string>
 
+#include "isochron/core/telemetry.h"
+
 namespace isochron::io {
 
-struct ProcessUsage {
-  double cpu_seconds = 0.0;  // of all threads, so far
-  double memory = 0.0;       // resident memory over the machine's, 0..1
-  double peak_memory = 0.0;  // the most that memory has been
-};
+/// CPU time of all threads of this process, so far.
+double cpu_seconds();
 
-ProcessUsage process_usage();
+/// The usage of `seconds` that have just passed, at whose beginning cpu_seconds() was `cpu_began`.
+MachineUsage process_usage(double cpu_began, double seconds);
 
 [[nodiscard]] std::string host_name();
 

@@ -70,7 +70,7 @@ void read_column(const json& line, const WorkerColumn<Value>& column, std::vecto
         std::to_string(workers.size()));
   }
   for (std::size_t i = 0; i < workers.size(); ++i) {
-    read(values[i], key, workers[i].*column.member);
+    read(values[i], key, column.of(workers[i]));
   }
 }
 

@@ -121,7 +121,7 @@ bool read_column(Cursor& cursor, const WorkerColumn<Value>& column, std::vector<
     return column.optional;
   }
   for (WorkerStep& worker : workers) {
-    if (!cursor.literal(&worker == workers.data() ? "[" : ",") || !cursor.value(worker.*column.member)) {
+    if (!cursor.literal(&worker == workers.data() ? "[" : ",") || !cursor.value(column.of(worker))) {
       return false;
     }
   }

@@ -1,11 +1,7 @@
 #include <cstdint>
-#include <string>
-#include <tuple>
 #include <vector>
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "isochron/core/replica/step_report.h"
@@ -19,22 +15,11 @@ namespace nb = nanobind;
 namespace isochron::python {
 namespace {
 
-using Member = std::tuple<WorkerId, std::string, std::string>;  // id, name, kind
-
 /// What a run achieved and what its shares gain.
 struct Meter {
   RunMeter meter;
   ShareGain gain;
 };
-
-ShareGain make_gain(std::int64_t global_batch, const std::vector<Member>& workers) {
-  std::vector<RunHeader::Member> members;
-  members.reserve(workers.size());
-  for (const auto& [id, name, kind] : workers) {
-    members.push_back({.id = id, .name = name, .kind = kind});
-  }
-  return {global_batch, members};
-}
 
 }  // namespace
 
@@ -42,8 +27,8 @@ void bind_gain(nb::module_& module) {
   nb::class_<Meter>(module, "Meter", "What a run achieved, from the records of its steps; NaN where nothing says.")
       .def(
           "__init__",
-          [](Meter* self, std::int64_t global_batch, const std::vector<Member>& workers) {
-            new (self) Meter{.meter = {}, .gain = make_gain(global_batch, workers)};
+          [](Meter* self, std::int64_t global_batch, const std::vector<Worker>& workers) {
+            new (self) Meter{.meter = {}, .gain = {global_batch, members_of(workers)}};
           },
           nb::arg("global_batch"),
           nb::arg("workers"))

@@ -61,8 +61,7 @@ StepTelemetry make_telemetry(
         {.worker = workers[k],
          .batch = batches[k],
          .seconds = seconds[k],
-         .cpu = cpu[k],
-         .memory = memory[k],
+         .usage = {.cpu = cpu[k], .memory = memory[k]},
          .sync_points = sync_points});
   }
   return telemetry;

@@ -32,9 +32,10 @@ using Failure = std::tuple<WorkerId, std::int64_t, bool>;  // as in MemoryFailur
 
 void bind_step_records(nb::module_& module) {
   nb::class_<WorkerStep> worker_step(module, "WorkerStep", "One worker's part of a finished step.");
-  std::apply(
-      [&](const auto&... column) { (worker_step.def_ro(column.attribute.data(), column.member), ...); },
-      kWorkerColumns);
+  const auto add = [&]<class T>(const WorkerColumn<T>& column) {
+    worker_step.def_prop_ro(column.attribute.data(), [column](const WorkerStep& self) { return column.of(self); });
+  };
+  std::apply([&](const auto&... column) { (add(column), ...); }, kWorkerColumns);
   nb::class_<StepRecord>(module, "StepRecord", "A finished step, as in the run log.")
       .def_ro("step", &StepRecord::step)
       .def_ro("epoch", &StepRecord::epoch)
@@ -135,7 +136,13 @@ std::vector<float> to_floats(const nb::bytes& bytes) {
 void bind_reports(nb::module_& module) {
   nb::class_<StepReport> report(module, "StepReport", "What a worker reports of a step that it has computed.");
   report.def(nb::init<>());
-  std::apply([&](const auto&... field) { (report.def_rw(field.name, field.member), ...); }, kReportFields);
+  const auto add = [&]<class T>(const ReportField<T>& field) {
+    report.def_prop_rw(
+        field.name,
+        [field](const StepReport& self) { return field.of(self); },
+        [field](StepReport& self, T value) { field.of(self) = value; });
+  };
+  std::apply([&](const auto&... field) { (add(field), ...); }, kReportFields);
   report.def(
       "numbers",
       [](const StepReport& self) {

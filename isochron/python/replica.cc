@@ -87,11 +87,13 @@ StepReport make_report(const nb::kwargs& fields) {
     const auto set = [&]<class T>(const ReportField<T>& field) {
       const bool found = name == field.name;
       if (found && !value.is_none()) {  // None: unknown, the default
-        report.*field.member = nb::cast<T>(value);
+        field.of(report) = nb::cast<T>(value);
       }
       return found;
     };
-    if (!std::apply([&](const auto&... field) { return (set(field) || ...); }, kReportFields)) {
+    if (name == "usage") {
+      report.usage = nb::cast<MachineUsage>(value);
+    } else if (!std::apply([&](const auto&... field) { return (set(field) || ...); }, kReportFields)) {
       throw nb::type_error(("a StepReport has no field '" + name + "'").c_str());
     }
   }

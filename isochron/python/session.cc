@@ -400,17 +400,15 @@ void bind_steps(nb::class_<PythonSession>& session) {
           "finish_pull", [](PythonSession& self) { self->finish_pull(); }, Released())
       .def(
           "computed",
-          [](PythonSession& self, double loss, double cpu, double memory, bool warm) {
+          [](PythonSession& self, double loss, const MachineUsage& usage, bool warm) {
             self->computed();
             IterationReport& report = self->report();
             report.loss = loss;
-            report.cpu = cpu;
-            report.memory = memory;
+            report.usage = usage;
             report.warm = warm;
           },
           nb::arg("loss"),
-          nb::arg("cpu"),
-          nb::arg("memory"),
+          nb::arg("usage"),
           nb::arg("warm"))
       .def(
           "stop_for",

@@ -2,19 +2,19 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "isochron/core/job_settings.h"
 #include "isochron/core/trace/run_log.h"
 #include "isochron/io/process_usage.h"
 #include "isochron/io/run_log_file.h"
+#include "isochron/io/step_file.h"
 #include "isochron/io/worker_variables.h"
 #include "isochron/python/bind.h"
 
@@ -24,33 +24,27 @@ namespace isochron::python {
 namespace {
 
 using io::RunLogFile;
-using Member = std::tuple<WorkerId, std::string, std::string>;  // id, name, kind
 
 RunHeader make_header(
     std::string program,
-    std::string policy,
-    std::int64_t global_batch,
-    std::uint64_t seed,
+    const JobSettings& settings,
+    const std::vector<Worker>& workers,
     std::int64_t samples_per_epoch,
     std::string model,
-    std::string dataset,
-    std::string sync,
-    const std::vector<Member>& workers) {
+    std::string dataset) {
   RunHeader header{
       .program = std::move(program),
       .version = ISOCHRON_VERSION,
-      .policy = std::move(policy),
-      .global_batch = global_batch,
-      .seed = seed,
+      .policy = settings.policy,
+      .global_batch = settings.global_batch,
+      .seed = settings.seed,
       .samples_per_epoch = samples_per_epoch,
       .model = std::move(model),
       .dataset = std::move(dataset),
-      .sync = std::move(sync)};
+      .sync = settings.sync == Sync::kBsp ? "" : std::string(to_string(settings.sync)),
+      .workers = members_of(workers)};
   if (const char* const cluster = std::getenv(io::kClusterVariable)) {
     header.cluster = cluster;
-  }
-  for (const auto& [id, name, kind] : workers) {
-    header.workers.push_back({.id = id, .name = name, .kind = kind});
   }
   return header;
 }
@@ -61,41 +55,26 @@ void bind_opening(nb::class_<RunLogFile>& log) {
       [](RunLogFile* self,
          const std::filesystem::path& path,
          std::string program,
-         std::string policy,
-         std::int64_t global_batch,
-         std::uint64_t seed,
+         const JobSettings& settings,
+         const std::vector<Worker>& workers,
          std::int64_t samples_per_epoch,
+         bool go_on,
          std::string model,
-         std::string dataset,
-         std::string sync,
-         const std::vector<Member>& workers,
-         bool go_on) {
+         std::string dataset) {
         new (self) RunLogFile(
             path,
-            make_header(
-                std::move(program),
-                std::move(policy),
-                global_batch,
-                seed,
-                samples_per_epoch,
-                std::move(model),
-                std::move(dataset),
-                std::move(sync),
-                workers),
+            make_header(std::move(program), settings, workers, samples_per_epoch, std::move(model), std::move(dataset)),
             go_on ? RunLogFile::Start::kContinue : RunLogFile::Start::kAnew);
       },
       nb::arg("path"),
-      nb::kw_only(),
-      nb::arg("program") = "torch",
-      nb::arg("policy"),
-      nb::arg("global_batch"),
-      nb::arg("seed"),
-      nb::arg("samples_per_epoch"),
-      nb::arg("model"),
-      nb::arg("dataset"),
-      nb::arg("sync") = "",
+      nb::arg("program"),
+      nb::arg("settings"),
       nb::arg("workers"),
-      nb::arg("go_on"));
+      nb::arg("samples_per_epoch"),
+      nb::kw_only(),
+      nb::arg("go_on"),
+      nb::arg("model") = "",
+      nb::arg("dataset") = "");
   log.def_prop_ro("continued", &RunLogFile::continued);
   log.def_prop_ro("next_step", &RunLogFile::next_step);
 }
@@ -122,11 +101,20 @@ void bind_evaluations(nb::class_<RunLogFile>& log) {
 }  // namespace
 
 void bind_trace(nb::module_& module) {
-  nb::class_<io::ProcessUsage>(module, "ProcessUsage", "What this process takes of its machine.")
-      .def_ro("cpu_seconds", &io::ProcessUsage::cpu_seconds)
-      .def_ro("memory", &io::ProcessUsage::memory)
-      .def_ro("peak_memory", &io::ProcessUsage::peak_memory);
-  module.def("process_usage", &io::process_usage);
+  nb::class_<MachineUsage> usage(module, "MachineUsage", "What a worker takes of its machine.");
+  for (const UsageField& field : kUsageFields) {
+    usage.def_rw(field.name.data(), field.member);
+  }
+  module.def("cpu_seconds", &io::cpu_seconds, "CPU time of all threads of this process, so far.");
+  module.def(
+      "process_usage",
+      &io::process_usage,
+      nb::arg("cpu_began"),
+      nb::arg("seconds"),
+      "That of the seconds that have just passed, at whose beginning cpu_seconds() was `cpu_began`.");
+  nb::class_<io::StepFile>(module, "StepFile", "The step that a job is at, for its launcher (isochron/io/step_file.h).")
+      .def_static("open", &io::StepFile::open, nb::arg("path"))
+      .def("publish", &io::StepFile::publish, nb::arg("step"));
   nb::class_<RunLogFile> log(module, "RunLog", "A run log on disk, whole after every line.");
   bind_opening(log);
   bind_evaluations(log);

@@ -60,8 +60,9 @@ WorkerTelemetry Run::report(const Member& member, std::int64_t batch, double sec
       .worker = member.id,
       .batch = batch,
       .seconds = seconds,
-      .cpu = fleet.cpu_share(member.index),
-      .memory = ceiling == kNoLimit ? kUnknown : static_cast<double>(batch) / static_cast<double>(ceiling),
+      .usage =
+          {.cpu = fleet.cpu_share(member.index),
+           .memory = ceiling == kNoLimit ? kUnknown : static_cast<double>(batch) / static_cast<double>(ceiling)},
       .cold = fleet.is_cold(member.index, batch)};
 }
 

@@ -112,7 +112,7 @@ std::string timeline(const RunView& view, std::int64_t first_record) {
 std::string to_json(const WorkerStep& step) {
   JsonObject object;
   const auto add = [&]<class T>(const WorkerColumn<T>& column) {
-    object.number(column.attribute, static_cast<double>(step.*column.member));
+    object.number(column.attribute, static_cast<double>(column.of(step)));
   };
   std::apply([&](const auto&... column) { (add(column), ...); }, kWorkerColumns);
   return object.str();

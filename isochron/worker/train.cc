@@ -45,9 +45,7 @@ RunHeader header_of(const train::Options& options, train::Trainer& trainer) {
   }
   header.model = options.model;
   header.dataset = options.dataset;
-  for (const Worker& worker : trainer.job().workers()) {
-    header.workers.push_back({.id = worker.id, .name = worker.name, .kind = worker.kind});
-  }
+  header.workers = members_of(trainer.job().workers());
   return header;
 }
 

@@ -30,7 +30,3 @@ class Summary:
 
 def summarize(meter: _core.Meter) -> Summary:
     return Summary(meter.steps, meter.samples_per_second, meter.balance, meter.over_equal_shares)
-
-
-def new_meter(global_batch: int, workers: list[_core.Worker]) -> _core.Meter:
-    return _core.Meter(global_batch, [(worker.id, worker.name, worker.kind) for worker in workers])

@@ -66,15 +66,15 @@ TEST(TelemetryTest, RefusesReadingsThatAreNotPositiveAndFinite) {
 
 TEST(TelemetryTest, ClampsSharesAndKeepsUnknownOnes) {
   WorkerTelemetry first = report(10, 3, 0.3);
-  first.cpu = 1.5;
-  first.memory = -0.5;
+  first.usage.cpu = 1.5;
+  first.usage.memory = -0.5;
   WorkerTelemetry second = report(20, 5, 0.5);
-  second.cpu = kInfinity;
+  second.usage.cpu = kInfinity;
   const auto readings = align({.workers = {first, second}}, two_workers());
-  EXPECT_EQ(readings[0].cpu, 1.0);
-  EXPECT_EQ(readings[0].memory, 0.0);
-  EXPECT_TRUE(std::isnan(readings[1].cpu));
-  EXPECT_TRUE(std::isnan(readings[1].memory));
+  EXPECT_EQ(readings[0].usage.cpu, 1.0);
+  EXPECT_EQ(readings[0].usage.memory, 0.0);
+  EXPECT_TRUE(std::isnan(readings[1].usage.cpu));
+  EXPECT_TRUE(std::isnan(readings[1].usage.memory));
 }
 
 }  // namespace

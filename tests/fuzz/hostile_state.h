@@ -27,8 +27,7 @@ inline StepTelemetry fuzz_telemetry(const Controller& controller) {
         {.worker = controller.roster().workers[k].id,
          .batch = decision.batch_sizes[k],
          .seconds = 0.01 + static_cast<double>(decision.batch_sizes[k]) / speed,
-         .cpu = 0.5,
-         .memory = 0.25});
+         .usage = {.cpu = 0.5, .memory = 0.25}});
   }
   return telemetry;
 }

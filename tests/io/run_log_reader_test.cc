@@ -48,7 +48,7 @@ StepRecord sample_step() {
             .compute_seconds = 0.25,
             .wait_seconds = 1e-9,
             .exchange_seconds = 0.01,
-            .peak_memory = 0.125,
+            .usage = {.peak_memory = 0.125},
             .work = 700.5,
             .padding = 20.0},
            {.id = std::numeric_limits<WorkerId>::max(), .batch = 28}},

@@ -58,8 +58,8 @@ class Scenario {
       report.batch = decision.batch_sizes[k];
       report.seconds = (1.0 + static_cast<double>(report.batch) * (1.0 + static_cast<double>(report.worker % 5))) *
                        std::exp(0.1 * random_.normal());
-      report.cpu = random_.uniform();
-      report.memory = random_.uniform();
+      report.usage.cpu = random_.uniform();
+      report.usage.memory = random_.uniform();
       telemetry.workers.push_back(report);
       if (!sane) {
         spoil(telemetry);
@@ -116,8 +116,8 @@ class Scenario {
         report.batch = std::vector<std::int64_t>{-5, 0, 1, kNoLimit}[static_cast<std::size_t>(below(4))];
         break;
       case 2:
-        report.cpu = any();
-        report.memory = any();
+        report.usage.cpu = any();
+        report.usage.memory = any();
         break;
       case 3:
         report.worker += 1000;

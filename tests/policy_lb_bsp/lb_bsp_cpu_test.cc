@@ -93,8 +93,8 @@ TEST(LbBspCpuTest, FollowsInterferenceAnnouncedByTheCpuSignal) {
       late += step >= 600 ? bench.slowest(split) / 400.0 : 0.0;
       auto readings = bench.readings(split);
       is_busy = coin.below(2) == 1;
-      readings[0].cpu = 1.0;
-      readings[1].cpu = is_busy ? 0.5 : 1.0;
+      readings[0].usage.cpu = 1.0;
+      readings[1].usage.cpu = is_busy ? 0.5 : 1.0;
       split = split_of(bench.roster, policy.observe(bench.roster, readings, split));
     }
     return late;
@@ -115,7 +115,7 @@ TEST(LbBspCpuTest, ContinuesIdenticallyAfterRestore) {
     for (int step = 0; step < 60; ++step) {
       auto readings = bench.readings(split);
       readings[static_cast<std::size_t>(step % 4)].seconds *= 1.0 + 0.1 * (step % 3);
-      readings[0].cpu = 0.1 * (step % 7);
+      readings[0].usage.cpu = 0.1 * (step % 7);
       const Proposal proposal = original.observe(bench.roster, readings, split);
       if (step >= 30) {
         ASSERT_EQ(copy.observe(bench.roster, readings, split).batches, proposal.batches) << kind << ", " << step;

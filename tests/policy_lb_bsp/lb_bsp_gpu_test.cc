@@ -182,7 +182,7 @@ TEST(LbBspGpuTest, GrowsABatchOnlyIntoTheMemoryThereIs) {
   Split split = split_of(bench.roster, policy.start(bench.roster, {}));
   for (int step = 0; step < 50; ++step) {
     auto readings = bench.readings(split);
-    readings[1].memory = static_cast<double>(split[1]) / 25.0;
+    readings[1].usage.memory = static_cast<double>(split[1]) / 25.0;
     split = split_of(bench.roster, policy.observe(bench.roster, readings, split));
     ASSERT_LE(split[1], 22);
   }

@@ -155,14 +155,15 @@ def test_memory_ceilings_fall_and_rise():
 
 def test_run_logs_are_read_back(tmp_path):
     path = tmp_path / "run.jsonl"
-    about = {"policy": "uniform", "global_batch": 10, "seed": 3, "samples_per_epoch": 20, "model": "", "dataset": "",
-             "workers": [(0, "a", "cpu"), (1, "b", "cpu")]}  # fmt: skip
-    log = _core.RunLog(path, **about, go_on=False)
+    settings = _core.JobSettings(policy="uniform", global_batch=10, seed=3)
+    about = ("torch", settings, [_core.Worker(0, name="a"), _core.Worker(1, name="b")], 20)
+    log = _core.RunLog(path, *about, go_on=False)
     log.write(_core.EventRecord(step=1, seconds=1.0, event="death", worker=1, words="b"))
-    again = _core.RunLog(path, **about, go_on=True)
+    again = _core.RunLog(path, *about, go_on=True)
     assert again.continued
     assert json.loads(path.read_text().splitlines()[1])["event"] == "death"
     with pytest.raises(isochron.Error, match="seed"):
-        _core.RunLog(path, **{**about, "seed": 4}, go_on=True)
+        settings.set("seed", 4)
+        _core.RunLog(path, *about, go_on=True)
     with pytest.raises(isochron.Error, match="cannot write"):
-        _core.RunLog(tmp_path / "no" / "run.jsonl", **about, go_on=False)
+        _core.RunLog(tmp_path / "no" / "run.jsonl", *about, go_on=False)

@@ -242,8 +242,8 @@ void Schedule::compute(std::vector<StepReport>& reports) {
     measured.waited = random_.uniform() * 0.01;
     measured.exchange = 10.0 * measured.waited;
     measured.sync_points = 1 + static_cast<std::int64_t>(below(3));
-    measured.cpu = random_.uniform();
-    measured.memory = random_.uniform();
+    measured.usage.cpu = random_.uniform();
+    measured.usage.memory = random_.uniform();
     measured.loss = random_.normal();
     measured.stop = want_stop_ && rank == 0;
     measured.signal = measured.stop ? 15 : 0;

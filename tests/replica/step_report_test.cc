@@ -28,9 +28,9 @@ TEST(StepReportCodecTest, EveryFieldSurvivesSinglePrecisionBitByBit) {
   report.warm = false;
   report.waited = -0.0;
   report.sync_points = -1;
-  report.cpu = Limits::quiet_NaN();
-  report.memory = Limits::infinity();
-  report.peak_memory = 0.1;
+  report.usage.cpu = Limits::quiet_NaN();
+  report.usage.memory = Limits::infinity();
+  report.usage.peak_memory = 0.1;
   report.loss = -Limits::max();
   report.local_square = 0x1.fffffffffffffp-1;
   report.global_square = 1.0 / 3.0;
@@ -45,16 +45,16 @@ TEST(StepReportCodecTest, EveryFieldSurvivesSinglePrecisionBitByBit) {
   report.newcomer = true;
   const StepReport back = decode_report(encode(report));
   const auto expect_same = [&](const auto& field) {
-    using Value = std::decay_t<decltype(report.*field.member)>;
+    using Value = std::decay_t<decltype(field.of(report))>;
     if constexpr (std::is_same_v<Value, double>) {
-      EXPECT_EQ(std::bit_cast<std::uint64_t>(back.*field.member), std::bit_cast<std::uint64_t>(report.*field.member))
+      EXPECT_EQ(std::bit_cast<std::uint64_t>(field.of(back)), std::bit_cast<std::uint64_t>(field.of(report)))
           << field.name;
     } else {
-      EXPECT_EQ(back.*field.member, report.*field.member) << field.name;
+      EXPECT_EQ(field.of(back), field.of(report)) << field.name;
     }
     EXPECT_NE(
-        std::bit_cast<std::uint64_t>(static_cast<double>(report.*field.member)),
-        std::bit_cast<std::uint64_t>(static_cast<double>(StepReport{}.*field.member)))
+        std::bit_cast<std::uint64_t>(static_cast<double>(field.of(report))),
+        std::bit_cast<std::uint64_t>(static_cast<double>(field.of(StepReport{}))))
         << field.name << " is as it begins, so nothing was tested";
   };
   std::apply([&](const auto&... field) { (expect_same(field), ...); }, kReportFields);

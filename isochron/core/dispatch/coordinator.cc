@@ -77,8 +77,7 @@ void Coordinator::take_finished(WorkerId worker, const IterationReport& report) 
       {.worker = worker,
        .batch = report.batch,
        .seconds = report.warm ? report.seconds : kUnknown,
-       .cpu = report.cpu,
-       .memory = report.memory});
+       .usage = report.usage});
   UpdateRecord record{.step = next_record_++, .epoch = epoch_, .position = used.first};
   record.seconds = report.seconds;
   record.worker = {
@@ -87,7 +86,8 @@ void Coordinator::take_finished(WorkerId worker, const IterationReport& report) 
       .start_seconds = report.start,
       .compute_seconds = report.compute_seconds,
       .wait_seconds = report.waited,
-      .exchange_seconds = std::max(report.seconds - report.compute_seconds, 0.0)};
+      .exchange_seconds = std::max(report.seconds - report.compute_seconds, 0.0),
+      .usage = logged(report.usage)};
   record.learning_rate_factor = report.rate_factor;
   record.reason = decision.reason;
   record.words = decision.words;

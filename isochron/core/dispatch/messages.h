@@ -32,8 +32,7 @@ struct IterationReport {
   double seconds = 0.0;          // from then to the moment at which the shards had its update
   double compute_seconds = 0.0;  // of that, up to the last local gradient, parameters at hand
   double waited = 0.0;           // before it, for being told to begin
-  double cpu = kUnknown;
-  double memory = kUnknown;
+  MachineUsage usage = kUnknownUsage;
   bool warm = true;  // false: its time says nothing, such as that of a device's first batch of this size
   double loss = kUnknown;
   double rate_factor = 1.0;  // of the learning rate
@@ -118,9 +117,16 @@ struct Failure {
 };
 
 template <class Wire>
+void exchange(Wire& wire, MachineUsage& usage) {
+  for (const UsageField& field : kUsageFields) {
+    wire(usage.*field.member);
+  }
+}
+
+template <class Wire>
 void exchange(Wire& wire, IterationReport& report) {
   wire(report.sequence, report.finished, report.batch, report.start, report.seconds, report.compute_seconds);
-  wire(report.waited, report.cpu, report.memory, report.warm, report.loss, report.rate_factor, report.staleness);
+  wire(report.waited, report.usage, report.warm, report.loss, report.rate_factor, report.staleness);
   wire(report.stop, report.non_finite);
 }
 
@@ -143,7 +149,7 @@ void exchange(Wire& wire, Decision& decision) {
 
 template <class Wire>
 void exchange(Wire& wire, WorkerStep& step) {
-  std::apply([&](const auto&... column) { wire(step.*column.member...); }, kWorkerColumns);
+  std::apply([&](const auto&... column) { wire(column.of(step)...); }, kWorkerColumns);
 }
 
 template <class Wire>

@@ -23,7 +23,7 @@ void exchange_column(StateExchange& state, const WorkerColumn<T>& column, std::v
   std::vector<T> values;
   values.reserve(workers.size());
   for (const WorkerStep& worker : workers) {
-    values.push_back(worker.*column.member);
+    values.push_back(column.of(worker));
   }
   state.field(name, values);
   if (state.restoring() && name == "workers") {
@@ -33,7 +33,7 @@ void exchange_column(StateExchange& state, const WorkerColumn<T>& column, std::v
     throw std::invalid_argument("state field record." + std::string(name) + " is of another length than the workers");
   }
   for (std::size_t k = 0; k < workers.size(); ++k) {
-    workers[k].*column.member = values[k];
+    column.of(workers[k]) = values[k];
   }
 }
 

@@ -73,7 +73,7 @@ ReportNumbers encode(const StepReport& report) {
   ReportNumbers numbers{};
   auto next = numbers.begin();
   const auto add = [&](const auto& field) {
-    std::uint64_t bits = to_bits(report.*field.member);
+    std::uint64_t bits = to_bits(field.of(report));
     for (std::size_t i = 0; i < field.kNumbers; ++i, bits >>= kBits) {
       *next++ = static_cast<float>(bits & kMask);
     }
@@ -95,7 +95,7 @@ StepReport decode_report(std::span<const float> numbers) {
     for (std::size_t i = 0; i < field.kNumbers; ++i) {
       bits |= checked_number(*next++, field.name) << (kBits * i);
     }
-    report.*field.member = from_bits<std::decay_t<decltype(report.*field.member)>>(bits);
+    field.of(report) = from_bits<std::decay_t<decltype(field.of(report))>>(bits);
   };
   std::apply([&](const auto&... field) { (take(field), ...); }, kReportFields);
   return report;
@@ -152,8 +152,7 @@ StepTelemetry make_telemetry(std::span<const StepReport> reports, std::span<cons
         {.worker = workers[k].id,
          .batch = reports[k].batch,
          .seconds = reports[k].seconds,
-         .cpu = reports[k].cpu,
-         .memory = reports[k].memory,
+         .usage = reports[k].usage,
          .sync_points = reports[k].sync_points,
          .cold = !reports[k].warm});
   }
@@ -188,7 +187,7 @@ StepRecord make_record(
          .compute_seconds = reports[k].seconds,
          .wait_seconds = reports[k].waited + last - end_of(reports[k]),
          .exchange_seconds = std::max(finished - last, 0.0),
-         .peak_memory = reports[k].peak_memory});
+         .usage = logged(reports[k].usage)});
   }
   return record;
 }

@@ -3,9 +3,10 @@
 //
 // A report travels as a list of whole numbers below 2^16, four for a 64-bit field, so that every bit of it survives any
 // transport that keeps single precision: an all-gather of floats or doubles, and an all-reduce that adds zeros. The
-// fields are listed once, in kReportFields; the codec and the Python binding follow from that list.
+// fields are listed once, in kReportFields, those of the usage in kUsageFields; codec and Python binding follow.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -30,9 +31,7 @@ struct StepReport {
   bool warm = true;              // false: the device's first step with this size, or one that compiled
   double waited = 0.0;           // within that time, for the others, such as for statistics of BatchNorm
   std::int64_t sync_points = 1;  // how often it waited for all others, the end of the step included
-  double cpu = 0.0;              // share of that time in which this process computed, 0..1
-  double memory = 0.0;           // share of the machine's memory that it holds, 0..1
-  double peak_memory = 0.0;      // the highest share that it has held so far, 0..1; 0: unknown
+  MachineUsage usage;            // of its own machine, in that time
   double loss = 0.0;             // mean over its items
   double local_square = 0.0;     // of the step before: b_k / B times the squared norm of its own mean gradient
   double global_square = 0.0;    // of the step before: squared norm of the averaged gradient
@@ -51,36 +50,51 @@ struct StepReport {
 
 template <class T>
 struct ReportField {
-  const char* name;
-  T StepReport::* member;
+  const char* name = "";
+  T StepReport::* member = nullptr;  // null: it is of the usage
+  T MachineUsage::* usage = nullptr;
+
+  [[nodiscard]] constexpr T& of(StepReport& report) const {
+    return usage != nullptr ? report.usage.*usage : report.*member;
+  }
+  [[nodiscard]] constexpr const T& of(const StepReport& report) const {
+    return usage != nullptr ? report.usage.*usage : report.*member;
+  }
   /// How many numbers it takes on its way.
   static constexpr std::size_t kNumbers = sizeof(T) <= 2 ? 1 : sizeof(T) / 2;
 };
 
-inline constexpr std::tuple kReportFields{
-    ReportField{"batch", &StepReport::batch},
-    ReportField{"items", &StepReport::items},
-    ReportField{"start", &StepReport::start},
-    ReportField{"seconds", &StepReport::seconds},
-    ReportField{"warm", &StepReport::warm},
-    ReportField{"waited", &StepReport::waited},
-    ReportField{"sync_points", &StepReport::sync_points},
-    ReportField{"cpu", &StepReport::cpu},
-    ReportField{"memory", &StepReport::memory},
-    ReportField{"peak_memory", &StepReport::peak_memory},
-    ReportField{"loss", &StepReport::loss},
-    ReportField{"local_square", &StepReport::local_square},
-    ReportField{"global_square", &StepReport::global_square},
-    ReportField{"digest", &StepReport::digest},
-    ReportField{"stop", &StepReport::stop},
-    ReportField{"signal", &StepReport::signal},
-    ReportField{"finite", &StepReport::finite},
-    ReportField{"out_of_memory", &StepReport::out_of_memory},
-    ReportField{"failed_batch", &StepReport::failed_batch},
-    ReportField{"chunkable", &StepReport::chunkable},
-    ReportField{"exchange", &StepReport::exchange},
-    ReportField{"newcomer", &StepReport::newcomer},
-};
+inline constexpr auto kReportUsageFields = [] {
+  std::array<ReportField<double>, kUsageFields.size()> fields;
+  std::ranges::transform(kUsageFields, fields.begin(), [](const UsageField& field) {
+    return ReportField<double>{.name = field.name.data(), .usage = field.member};
+  });
+  return fields;
+}();
+
+inline constexpr auto kReportFields = std::tuple_cat(
+    std::tuple{
+        ReportField{"batch", &StepReport::batch},
+        ReportField{"items", &StepReport::items},
+        ReportField{"start", &StepReport::start},
+        ReportField{"seconds", &StepReport::seconds},
+        ReportField{"warm", &StepReport::warm},
+        ReportField{"waited", &StepReport::waited},
+        ReportField{"sync_points", &StepReport::sync_points},
+        ReportField{"loss", &StepReport::loss},
+        ReportField{"local_square", &StepReport::local_square},
+        ReportField{"global_square", &StepReport::global_square},
+        ReportField{"digest", &StepReport::digest},
+        ReportField{"stop", &StepReport::stop},
+        ReportField{"signal", &StepReport::signal},
+        ReportField{"finite", &StepReport::finite},
+        ReportField{"out_of_memory", &StepReport::out_of_memory},
+        ReportField{"failed_batch", &StepReport::failed_batch},
+        ReportField{"chunkable", &StepReport::chunkable},
+        ReportField{"exchange", &StepReport::exchange},
+        ReportField{"newcomer", &StepReport::newcomer},
+    },
+    kReportUsageFields);
 
 /// Length of an encoded report.
 inline constexpr std::size_t kReportNumbers =

@@ -11,14 +11,14 @@ namespace {
 
 template <class T>
 void add_column(JsonObject& line, const WorkerColumn<T>& column, std::span<const WorkerStep> workers) {
-  if (column.optional && std::ranges::all_of(workers, [&](const WorkerStep& one) { return one.*column.member == 0; })) {
+  if (column.optional && std::ranges::all_of(workers, [&](const WorkerStep& one) { return column.of(one) == 0; })) {
     return;
   }
   line.raw(column.name, json_array(workers, [&](const WorkerStep& worker) {
              if constexpr (std::is_floating_point_v<T>) {
-               return json_number(worker.*column.member);
+               return json_number(column.of(worker));
              } else {
-               return std::to_string(worker.*column.member);
+               return std::to_string(column.of(worker));
              }
            }));
 }
@@ -32,6 +32,15 @@ bool is(const EventRecord& record, Event event) {
 bool sets_step(const EventRecord& record) {
   const EventKind* const kind = find_event(record.event);
   return kind != nullptr && kind->sets_step;
+}
+
+std::vector<RunHeader::Member> members_of(const std::vector<Worker>& workers) {
+  std::vector<RunHeader::Member> members;
+  members.reserve(workers.size());
+  for (const Worker& worker : workers) {
+    members.push_back({.id = worker.id, .name = worker.name, .kind = worker.kind});
+  }
+  return members;
 }
 
 std::string to_json(const RunHeader& header) {

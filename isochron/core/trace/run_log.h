@@ -3,9 +3,10 @@
 //
 // This file only turns records into text (no I/O); isochron/io reads it back and adds to every line its link in the
 // chain (chain.h). Each line is an object whose `type` is "run" (the header), "step", "event" or "evaluation". What a
-// step says of its workers is in columns, one entry for each worker; they are listed once, in kWorkerColumns, and the
-// writer, both readers, the messages, a replica's state, the live page and the Python binding follow from that list.
-// Fields that are unknown are left out; numbers that JSON cannot hold (NaN, infinities) become null.
+// step says of its workers is in columns, one entry for each worker; they are listed once, in kWorkerColumns, those of
+// the usage in kUsageFields, and the writer, both readers, the messages, a replica's state, the live page and Python
+// follow from that list. Fields that are unknown are left out; numbers that JSON cannot hold (NaN, infinities) become
+// null.
 //
 // Steps are numbered from 0 without gaps. A "rollback" or a "resume" sets the number of the next step; the steps from
 // there on that the log already holds did not happen. `epoch` and `position` say which samples a step used: the
@@ -16,6 +17,9 @@
 // a run whose header says `sync`. All other lines of steps are StepRecords.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -61,7 +65,7 @@ struct WorkerStep {
   double compute_seconds = 0.0;   // to the last local gradient
   double wait_seconds = 0.0;      // for the others
   double exchange_seconds = 0.0;  // communication that did not overlap
-  double peak_memory = 0.0;       // the highest share of its memory that it has held so far, 0..1; 0: unknown
+  MachineUsage usage;             // logged() of it
   double work = 0.0;              // by cost: what its samples cost, such as tokens, padding included; 0: by count
   double padding = 0.0;           // that part of it which is wasted on filling up to the longest
   bool operator==(const WorkerStep&) const = default;
@@ -69,23 +73,45 @@ struct WorkerStep {
 
 template <class T>
 struct WorkerColumn {
-  std::string_view name;       // in the log
-  std::string_view attribute;  // of a single worker, as in WorkerStep
-  T WorkerStep::* member;
-  bool optional = false;  // left out if it is 0 for all; logs of before may lack it
+  std::string_view name;              // in the log
+  std::string_view attribute;         // of a single worker, as in WorkerStep
+  T WorkerStep::* member = nullptr;   // null: it is of the usage
+  bool optional = false;              // left out if it is 0 for all; logs of before may lack it
+  T MachineUsage::* usage = nullptr;
+
+  [[nodiscard]] constexpr T& of(WorkerStep& step) const {
+    return usage != nullptr ? step.usage.*usage : step.*member;
+  }
+  [[nodiscard]] constexpr const T& of(const WorkerStep& step) const {
+    return usage != nullptr ? step.usage.*usage : step.*member;
+  }
 };
 
-inline constexpr std::tuple kWorkerColumns{
-    WorkerColumn{"workers", "id", &WorkerStep::id},
-    WorkerColumn{"batch_sizes", "batch", &WorkerStep::batch},
-    WorkerColumn{"starts", "start_seconds", &WorkerStep::start_seconds},
-    WorkerColumn{"compute_seconds", "compute_seconds", &WorkerStep::compute_seconds},
-    WorkerColumn{"wait_seconds", "wait_seconds", &WorkerStep::wait_seconds},
-    WorkerColumn{"exchange_seconds", "exchange_seconds", &WorkerStep::exchange_seconds},
-    WorkerColumn{"peak_memory", "peak_memory", &WorkerStep::peak_memory, /*optional=*/true},
-    WorkerColumn{"work", "work", &WorkerStep::work, /*optional=*/true},
-    WorkerColumn{"padding", "padding", &WorkerStep::padding, /*optional=*/true},
-};
+inline constexpr auto kUsageColumns = [] {
+  std::array<WorkerColumn<double>, std::ranges::count_if(kUsageFields, &UsageField::logged)> columns;
+  std::size_t count = 0;
+  for (const UsageField& field : kUsageFields) {
+    if (field.logged) {
+      columns[count++] = {.name = field.name, .attribute = field.name, .optional = true, .usage = field.member};
+    }
+  }
+  return columns;
+}();
+
+inline constexpr auto kWorkerColumns = std::tuple_cat(
+    std::tuple{
+        WorkerColumn{"workers", "id", &WorkerStep::id},
+        WorkerColumn{"batch_sizes", "batch", &WorkerStep::batch},
+        WorkerColumn{"starts", "start_seconds", &WorkerStep::start_seconds},
+        WorkerColumn{"compute_seconds", "compute_seconds", &WorkerStep::compute_seconds},
+        WorkerColumn{"wait_seconds", "wait_seconds", &WorkerStep::wait_seconds},
+        WorkerColumn{"exchange_seconds", "exchange_seconds", &WorkerStep::exchange_seconds},
+    },
+    kUsageColumns,
+    std::tuple{
+        WorkerColumn{"work", "work", &WorkerStep::work, /*optional=*/true},
+        WorkerColumn{"padding", "padding", &WorkerStep::padding, /*optional=*/true},
+    });
 
 struct StepRecord {
   std::int64_t step = 0;
@@ -126,6 +152,9 @@ struct EventRecord {
   std::string words;    // for people; of a join: the worker's name
   bool operator==(const EventRecord&) const = default;
 };
+
+/// As the header of a run names them.
+[[nodiscard]] std::vector<RunHeader::Member> members_of(const std::vector<Worker>& workers);
 
 /// Whether the record is of this event.
 [[nodiscard]] bool is(const EventRecord& record, Event event);

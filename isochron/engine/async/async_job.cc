@@ -229,7 +229,7 @@ bool Job::Async::next_batch(Batch& batch) {
     return false;
   }
   started_ = std::chrono::steady_clock::now();
-  cpu_started_ = io::process_usage().cpu_seconds;
+  cpu_started_ = io::cpu_seconds();
   session_->start_pull();
   const std::int64_t epoch = session_->place().epoch;
   torch::manual_seed(
@@ -300,9 +300,7 @@ bool Job::Async::computed(double loss) {
   }
   const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   IterationReport& report = session_->report();
-  const io::ProcessUsage usage = io::process_usage();
-  report.cpu = std::min((usage.cpu_seconds - cpu_started_) / wall, 1.0);
-  report.memory = usage.memory;
+  report.usage = io::process_usage(cpu_started_, wall);
   report.loss = loss;
   report.warm = known_sizes_.add(session_->order().batch());
   return true;

@@ -111,7 +111,7 @@ class AsyncJob(ServedJob, Job):
         if order.barrier:
             self._come_together(order)
             return None
-        self._started, self._cpu_started = time.perf_counter(), _core.process_usage().cpu_seconds
+        self._started, self._cpu_started = time.perf_counter(), _core.cpu_seconds()
         session.start_pull()
         sampler = self._replica.sampler
         batch = self._source.take(
@@ -196,10 +196,8 @@ class AsyncJob(ServedJob, Job):
         parameters.put(gradients, variables, session.gradients)  # waits for a GPU
         finite = self.options.on_nonfinite == "ignore" or all(
             bool(np.isfinite(gradient.numpy()).all()) for gradient in gradients)  # fmt: skip
-        elapsed = max(time.perf_counter() - self._started, 1e-9)
-        usage = _core.process_usage()
-        cpu = min((usage.cpu_seconds - self._cpu_started) / elapsed, 1.0)
-        session.computed(self.last_loss, cpu, usage.memory, warm)
+        usage = _core.process_usage(self._cpu_started, time.perf_counter() - self._started)
+        session.computed(self.last_loss, usage, warm)
         if finite:
             rate = {"learning_rate": self._learning_rate()}
             session.send([rate] * len(parameters.layout.strips), float(self._order.batch))

@@ -263,7 +263,7 @@ class Job(HandsOut):
         return self._source.take(sampler.epoch, (first, last), lambda: self._numbers_of(self.rank))
 
     def _begin_step(self) -> None:
-        self._started, self._cpu_started = time.perf_counter(), _core.process_usage().cpu_seconds
+        self._started, self._cpu_started = time.perf_counter(), _core.cpu_seconds()
         self._plan = self._replica.plan()
 
     def _abandon(self) -> None:
@@ -444,11 +444,9 @@ class Job(HandsOut):
                 loss = float(computed.outputs)
         waited, exchanges = self._moments.take_waited()
         seconds = max(time.perf_counter() - self._started - waited, 0.0)
-        usage = _core.process_usage()
         return self._replica.report(
             start=self._started - self._began, seconds=seconds, waited=waited, sync_points=exchanges + 1, warm=warm,
-            cpu=min((usage.cpu_seconds - self._cpu_started) / max(seconds, 1e-9), 1.0), memory=usage.memory,
-            peak_memory=usage.peak_memory,
+            usage=_core.process_usage(self._cpu_started, seconds),
             loss=0.0 if loss is None else loss, items=0.0 if loss is None else self._items,
             finite=not self._plan.diagnose or bool(all_finite(computed.gradients)),
             out_of_memory=computed.out_of_memory, stop=self._stop_wanted)  # fmt: skip

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 
 from isochron import _core
-from isochron.summary import new_meter
 from isochron.tensorflow.options import JobOptions
 
 
@@ -14,7 +13,7 @@ class Progress:
     def __init__(self, replica: _core.Replica, options: JobOptions) -> None:
         self.replica, self._options = replica, options
         self.log: _core.RunLog | None = None
-        self.meter = new_meter(options.global_batch, replica.members)
+        self.meter = _core.Meter(options.global_batch, replica.members)
         self.updates = 0  # lines of the log so far, if the workers are not in step
         self.shard_steps = 0  # of their optimizers
 
@@ -24,12 +23,10 @@ class Progress:
         return self.updates if self._options.asynchronous else self.replica.step
 
     def start_log(self, path: str, model: str, dataset: str, go_on: bool, now: float) -> None:
-        options, replica = self._options, self.replica
+        settings, replica = self._options.settings, self.replica
         self.log = _core.RunLog(
-            path, program="tensorflow", policy=options.policy, global_batch=options.global_batch, seed=options.seed,
-            samples_per_epoch=replica.sampler.samples_per_epoch, model=model, dataset=dataset,
-            sync=options.sync if options.asynchronous else "",
-            workers=[(worker.id, worker.name, worker.kind) for worker in replica.members], go_on=go_on)  # fmt: skip
+            path, "tensorflow", settings, replica.members, replica.sampler.samples_per_epoch, go_on=go_on, model=model,
+            dataset=dataset)  # fmt: skip
         if self.log.continued:
             self.log.write(_core.EventRecord(self.line, now, "resume", 0, ""))
 

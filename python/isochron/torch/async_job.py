@@ -40,7 +40,6 @@ from isochron.torch.recovery import MOST_ATTEMPTS
 from isochron.torch.served_models import ServedModels
 from isochron.torch.shard_optimizer import SliceUpdater
 from isochron.torch.source import MapSource
-from isochron.torch.stopwatch import memory_shares
 
 log = logging.getLogger("isochron")
 
@@ -113,8 +112,7 @@ class AsyncJob(ServedJob, Job):
         seconds = time.perf_counter() - self._stopwatch.started
         warm = self.device.type == "cpu" or self._order.batch in self._known_sizes
         self._known_sizes.add(self._order.batch)
-        memory, _ = memory_shares(self.device)
-        self._running.computed(loss, self._stopwatch.cpu_share(seconds), memory, warm)
+        self._running.computed(loss, self._stopwatch.usage(self.device, seconds), warm)
         self._compute_noted = True
 
     @property

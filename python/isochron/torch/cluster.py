@@ -3,12 +3,11 @@ the emulated cluster come at theirs. Variables are defaults: what the script say
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Mapping
 from typing import Any
 
-from isochron.errors import Error
+from isochron._core import StepFile
 
 _TEXTS = {"name": "ISOCHRON_WORKER_NAME", "kind": "ISOCHRON_WORKER_KIND"}
 _NUMBERS = {
@@ -31,20 +30,6 @@ def take_defaults(options: Any, variables: Mapping[str, str] = os.environ) -> No
             setattr(options, field, int(text))
 
 
-class StepFile:
-    """One word that the launcher maps, too (isochron/io/step_file.h)."""
-
-    def __init__(self, path: str) -> None:
-        try:
-            with open(path, "r+b") as file:
-                self._word = memoryview(mmap.mmap(file.fileno(), 8)).cast("q")
-        except (OSError, ValueError) as error:
-            raise Error(f"step file {path}: {error}") from error
-
-    def publish(self, step: int) -> None:
-        self._word[0] = step
-
-    @staticmethod
-    def find(variables: Mapping[str, str] = os.environ) -> StepFile | None:
-        path = variables.get("ISOCHRON_STEP_FILE")
-        return StepFile(path) if path else None
+def find_step_file(variables: Mapping[str, str] = os.environ) -> StepFile | None:
+    path = variables.get("ISOCHRON_STEP_FILE")
+    return StepFile.open(path) if path else None

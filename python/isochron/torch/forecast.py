@@ -22,7 +22,7 @@ class Forecast:
         self._workers = _core.agree([_core.Introduction.decode(one["introduction"]) for one in told])
         self.records = self._make_records([one["readings"] for one in told])
         self._global_batch = sum(self.records[-1].batch_sizes) if self.records else 0
-        meter = _core.Meter(max(self._global_batch, 1), self._members())
+        meter = _core.Meter(max(self._global_batch, 1), self._workers)
         for record in self.records:
             meter.add(record)
         self._probed = all(one["fixed"] is not None for one in told)
@@ -31,9 +31,6 @@ class Forecast:
             meter.set_fixed_share(worker.id, statistics.median(alike))  # a probe is short, and so its noise is large
         self.gain = meter.best_over_equal_shares
         self.sentence = self._say()
-
-    def _members(self) -> list[tuple[int, str, str]]:
-        return [(worker.id, worker.name, worker.kind) for worker in self._workers]
 
     def _make_records(self, readings: list[list[list[float] | None]]) -> list[_core.StepRecord]:
         """Records of the steps that all workers have seen as such; the first worker's clock counts."""
@@ -75,10 +72,8 @@ class Forecast:
 
     def write(self, path: Path) -> None:
         """As a run log of equal shares, for `isochron report`."""
-        log = _core.RunLog(
-            path, program="watch", policy="uniform", global_batch=self._global_batch, seed=0, samples_per_epoch=0,
-            model="", dataset="", workers=self._members(), go_on=False,
-        )  # fmt: skip
+        settings = _core.JobSettings(global_batch=self._global_batch, policy="uniform")
+        log = _core.RunLog(path, "watch", settings, self._workers, 0, go_on=False)
         for record in self.records:
             log.write(record)
         end = self.records[-1].start_seconds + self.records[-1].seconds

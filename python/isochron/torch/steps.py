@@ -17,7 +17,6 @@ import torch
 from isochron import _core
 from isochron._core import Decision, Replica, mix_key
 from isochron.errors import Error, NonFiniteError, PeerError, SampleError
-from isochron.summary import new_meter
 from isochron.torch import cluster, collate, state
 from isochron.torch.accumulation import Group
 from isochron.torch.batch_norm import Statistics
@@ -30,7 +29,7 @@ from isochron.torch.rate import LearningRate
 from isochron.torch.recovery import Recovery
 from isochron.torch.signals import StopSignal
 from isochron.torch.source import LoaderOptions, Share
-from isochron.torch.stopwatch import Stopwatch, memory_shares
+from isochron.torch.stopwatch import Stopwatch
 from isochron.torch.trace import Trace
 from isochron.torch.world import World, is_peer_failure
 
@@ -53,12 +52,12 @@ class Steps(Datasets):
         self._has_scaler = False
         self._rate = LearningRate()
         self._trace = Trace(options)
-        self._step_file = cluster.StepFile.find() if self.is_first else None
+        self._step_file = cluster.find_step_file() if self.is_first else None
         self._signals = StopSignal() if options.handle_signals else None
         self._group = Group()
         self._record: _core.StepRecord | None = None
         self._update: _core.UpdateRecord | None = None
-        self._meter = new_meter(options.global_batch, self._replica.workers)
+        self._meter = _core.Meter(options.global_batch, self._replica.workers)
         self._stop_wanted = False
         self._several = False  # backward passes to a batch
         self._dropouts = 0  # layers of models
@@ -270,15 +269,12 @@ class Steps(Datasets):
         said = self._said_loss if self._said_loss is not None else self._loss
         loss = float(said) if said is not None and counts else 0.0
         self._group.finite = self._group.finite and math.isfinite(loss)
-        memory, peak_memory = memory_shares(self.device)
         report = self._replica.report(
             start=self._stopwatch.started - self._began,
             seconds=seconds,
             waited=waited,
             sync_points=self._waits + reductions + 1,
-            cpu=self._stopwatch.cpu_share(seconds + waited),
-            memory=memory,
-            peak_memory=peak_memory,
+            usage=self._stopwatch.usage(self.device, seconds + waited),
             loss=loss,
             items=self._items if counts else 0.0,
             finite=self._group.finite and (self._own is None or self._own.finite),

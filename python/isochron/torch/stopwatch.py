@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from isochron._core import process_usage
+from isochron._core import MachineUsage, cpu_seconds, process_usage
 
 KEPT_HOOKS = 8
 Span = tuple[Any, Any]  # two moments
@@ -101,7 +101,7 @@ class Stopwatch:
         self._own = None
         self._passes = []
         self._started = time.perf_counter()
-        self._cpu = time.process_time()
+        self._cpu = cpu_seconds()
         self._start = self._waits.now()
 
     def stop(self) -> None:
@@ -151,8 +151,13 @@ class Stopwatch:
     def started(self) -> float:
         return self._started
 
-    def cpu_share(self, seconds: float) -> float:
-        return min((time.process_time() - self._cpu) / max(seconds, 1e-9), 1.0)
+    def usage(self, device: torch.device, seconds: float) -> MachineUsage:
+        """What this process took of its machine in the seconds since start(); on a GPU memory is the GPU's."""
+        usage = process_usage(self._cpu, seconds)
+        if device.type == "cuda":
+            free, total = torch.cuda.mem_get_info(device)
+            usage.memory, usage.peak_memory = 1.0 - free / total, torch.cuda.max_memory_reserved(device) / total
+        return usage
 
     def _note(self, parameter: torch.Tensor) -> None:
         if not self._in_pass:
@@ -191,12 +196,3 @@ class Stopwatch:
 def _call_at_end_of_pass(call: Callable[[], None]) -> None:
     """Calls at the end of the backward pass under way, in the order of asking; a call may ask for another one."""
     torch.autograd.Variable._execution_engine.queue_callback(call)  # type: ignore[attr-defined]
-
-
-def memory_shares(device: torch.device) -> tuple[float, float]:
-    """Shares of the machine's or the GPU's memory: what is in use, and the most that this process has held."""
-    if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
-        return 1.0 - free / total, torch.cuda.max_memory_reserved(device) / total
-    usage = process_usage()
-    return usage.memory, usage.peak_memory

@@ -80,18 +80,7 @@ class Trace:
         if path is not None and self._log is None:
             if not go_on:
                 set_aside(path)
-            self._log = RunLog(
-                path,
-                policy=options.policy,
-                global_batch=options.global_batch,
-                seed=options.seed,
-                samples_per_epoch=samples_per_epoch,
-                model="",
-                dataset="",
-                sync="" if options.sync == "bsp" else options.sync,
-                workers=[(worker.id, worker.name, worker.kind) for worker in workers],
-                go_on=go_on,
-            )
+            self._log = RunLog(path, "torch", options.settings, workers, samples_per_epoch, go_on=go_on)
             self._next_step = self._log.next_step
             for record in self._recent:  # what a first worker that was lost has not written any more
                 if self._log.continued and record.step == self._next_step:
