@@ -7,7 +7,7 @@ much is dropped, and the batch is assembled when the step begins: its size is al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -17,8 +17,6 @@ from isochron import lengths
 from isochron._core import Replica, StepPlan, mix_key
 from isochron.errors import Error, SampleError
 from isochron.torch.pool import Fetcher, Generators, SamplePool, seed_everything
-
-Interval = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -90,10 +88,11 @@ class LoaderOptions:
                 raise ValueError(f"{name} is {value!r}; permitted: a whole number, 0 or more")
 
 
-@dataclass
+@dataclass(eq=False)
 class _Chunk:
-    first: int
-    last: int
+    """Samples that were asked for together."""
+
+    positions: Sequence[int]  # increasing
     ticket: int
     content: Any = None
 
@@ -117,7 +116,7 @@ class MapSource:
         self._pool = SamplePool(
             self._fetcher, options.num_workers, options.worker_init_fn, options.multiprocessing_context
         )
-        self._chunks: dict[int, list[_Chunk]] = {}  # by epoch; none holds a position that is skipped
+        self._chunks: dict[int, dict[int, _Chunk]] = {}  # by epoch and position; none holds one that is skipped
         self._skipped: dict[int, set[int]] = {}  # positions, by epoch
 
     def _open(self, size: int, options: LoaderOptions, replica: Replica) -> None:
@@ -134,25 +133,38 @@ class MapSource:
     def take(self) -> Share | None:
         """The step that is due."""
         plan, rank = self._replica.plan(), self._replica.rank
-        counts = [last - first - self.skipped_between(first, last) for first, last in plan.slices]
-        stand_in = counts[rank] == 0
-        batch = self._batch(plan.epoch, *(self._some() if stand_in else plan.mine))
+        shares = [self._there(plan.epoch, self._positions(plan, one)) for one in range(len(plan.slices))]
+        batch = self._batch(plan.epoch, shares[rank] or self._some())
         self._drop_before(plan.epoch, plan.position + plan.step_size)
         if self._options.num_workers > 0:
-            split = plan.decision.batch_sizes
-            for ahead in range(1, self._options.prefetch_steps + 1):
-                self._prefetch(plan.epoch, plan.position + ahead * sum(split), split, rank)
-        return Share(plan, counts, batch, stand_in, skipped=self._skipped.get(plan.epoch, ()))
+            for epoch, positions in self._foresee(plan):
+                self._request(epoch, positions)
+        counts = [len(share) for share in shares]
+        return Share(plan, counts, batch, not shares[rank], skipped=self._skipped.get(plan.epoch, ()))
+
+    def _positions(self, plan: StepPlan, rank: int) -> Sequence[int]:
+        return range(*plan.slices[rank])
+
+    def _foresee(self, plan: StepPlan) -> Iterator[tuple[int, Sequence[int]]]:
+        """Epochs and positions of the next steps, if the split stays."""
+        split = plan.decision.batch_sizes
+        for ahead in range(1, self._options.prefetch_steps + 1):
+            epoch, position = plan.epoch, plan.position + ahead * sum(split)
+            if position >= self.samples_per_epoch:
+                epoch, position = epoch + 1, position - self.steps_per_epoch * sum(split)
+            if 0 <= position < self.samples_per_epoch:
+                self._lookup.seek(epoch, position)
+                yield epoch, range(*self._lookup.slices(split)[self._replica.rank])
 
     def take_part(self, plan: StepPlan, first: int, last: int) -> Any:
         """A batch of this worker's share of a round; what comes next is prepared."""
-        batch = self._batch(plan.epoch, first, last)
+        batch = self._batch(plan.epoch, range(first, last))
         self._drop_before(plan.epoch, last)
         if self._options.num_workers > 0:
             ahead = self._options.prefetch_steps * (last - first)
-            self._request(plan.epoch, last, min(last + ahead, plan.mine[1]))
+            self._request(plan.epoch, range(last, min(last + ahead, plan.mine[1])))
             begin = plan.mine[0] + plan.step_size  # of the next round, if the split stays
-            self._request(plan.epoch, begin, min(begin + last + ahead - plan.mine[1], self.samples_per_epoch))
+            self._request(plan.epoch, range(begin, min(begin + last + ahead - plan.mine[1], self.samples_per_epoch)))
         return batch
 
     def plan_again(self, plan: StepPlan) -> None:
@@ -161,73 +173,90 @@ class MapSource:
     def skip(self, epoch: int, position: int) -> None:
         """For the rest of that epoch: the sample there is one that the dataset cannot give."""
         self._skipped.setdefault(epoch, set()).add(position)
-        for chunk in list(self._of(epoch)):
-            if chunk.first <= position < chunk.last:
-                self._forget(epoch, chunk)
+        chunk = self._chunks.get(epoch, {}).get(position)
+        if chunk is not None:
+            self._forget(epoch, chunk)
 
     def skipped_between(self, first: int, last: int) -> int:
         """How many of these positions of the present epoch."""
         return sum(first <= position < last for position in self._skipped.get(self._replica.epoch, ()))
 
-    def _some(self) -> Interval:
+    def _there(self, epoch: int, positions: Sequence[int]) -> Sequence[int]:
+        """Those that the dataset can give."""
+        skipped = self._skipped.get(epoch)
+        return [one for one in positions if one not in skipped] if skipped else positions
+
+    def _some(self) -> Sequence[int]:
         """Positions of the epoch with two samples that can be had, or one."""
-        skipped = self._skipped.get(self._replica.epoch, set())
-        there = [one for one in range(min(2 + len(skipped), self.samples_per_epoch)) if one not in skipped]
+        count = 2 + len(self._skipped.get(self._replica.epoch, ()))
+        there = self._there(self._replica.epoch, range(min(count, self.samples_per_epoch)))[:2]
         if not there:
             raise Error("the dataset has failed at every sample")
-        return there[0], there[:2][-1] + 1
-
-    def _forget(self, epoch: int, chunk: _Chunk) -> None:
-        self._of(epoch).remove(chunk)
-        if chunk.content is None:
-            self._pool.drop(chunk.ticket)
+        return there
 
     def take_beside(self, parts: list[tuple[int, int, int]]) -> Any:
         """One batch of positions (epoch, first, last), for a loader beside another one."""
-        batch = self._fetcher.assemble([part for where in parts for part in self._parts(*where)])
+        batch = self._fetcher.assemble(
+            [part for epoch, first, last in parts for part in self._parts(epoch, range(first, last))]
+        )
         self._drop_before(*parts[-1][::2])
         return batch
 
     def take_positions(self, first: int, last: int) -> Any:
         """Samples of the present epoch, in a job that is not in step: nobody knows who gets which samples next, so none
         are prepared, but the processes share in those that are asked for."""
-        batch = self._batch(self._replica.epoch, first, last)
+        batch = self._batch(self._replica.epoch, range(first, last))
         self._chunks.clear()
         return batch
 
     def close(self) -> None:
         self._pool.close()
 
-    def _batch(self, epoch: int, first: int, last: int) -> Any:
-        return self._fetcher.assemble(self._parts(epoch, first, last))
+    def _batch(self, epoch: int, positions: Sequence[int]) -> Any:
+        return self._fetcher.assemble(self._parts(epoch, positions))
 
-    def _parts(self, epoch: int, first: int, last: int) -> list[tuple[Any, int, int]]:
-        self._request(epoch, first, last)
-        parts = []
-        for chunk in self._of(epoch):
-            low, high = max(first, chunk.first), min(last, chunk.last)
-            if low < high:
-                if chunk.content is None:
-                    chunk.content = self._collect(epoch, chunk)
-                parts.append((chunk.content, low - chunk.first, high - chunk.first))
+    def _parts(self, epoch: int, positions: Sequence[int]) -> list[tuple[Any, int, int]]:
+        """Chunks, and where in them the samples are."""
+        positions = self._there(epoch, positions)
+        self._request(epoch, positions)
+        parts, done = [], 0
+        while done < len(positions):
+            chunk = self._chunks[epoch][positions[done]]
+            if chunk.content is None:
+                chunk.content = self._collect(epoch, chunk)
+            first = last = chunk.positions.index(positions[done])
+            while done < len(positions) and last < len(chunk.positions) and chunk.positions[last] == positions[done]:
+                last, done = last + 1, done + 1
+            parts.append((chunk.content, first, last))
         return parts
 
     def _collect(self, epoch: int, chunk: _Chunk) -> Any:
         try:
             return self._pool.collect(chunk.ticket)
         except SampleError as error:
-            self._of(epoch).remove(chunk)
-            for position in range(chunk.first, chunk.last):
-                if self._lookup_samples(epoch, position, position + 1) == [error.sample]:
-                    error.place = epoch, position
+            self._remove(epoch, chunk)
+            samples = self._lookup_samples(epoch, chunk.positions)
+            error.place = epoch, chunk.positions[samples.index(error.sample)]
             raise
 
-    def _lookup_samples(self, epoch: int, first: int, last: int) -> list[int]:
+    def _remove(self, epoch: int, chunk: _Chunk) -> None:
+        for position in chunk.positions:
+            del self._chunks[epoch][position]
+
+    def _forget(self, epoch: int, chunk: _Chunk) -> None:
+        self._remove(epoch, chunk)
+        if chunk.content is None:
+            self._pool.drop(chunk.ticket)
+
+    def _lookup_samples(self, epoch: int, positions: Sequence[int]) -> list[int]:
         if self._options.sampler is not None:
-            return self._order_of(epoch)[first:last]
+            order = self._order_of(epoch)
+            return [order[position] for position in positions]
         if self._lookup.epoch != epoch:
             self._lookup.seek(epoch, 0)
-        return self._lookup.samples(first, last)
+        if isinstance(positions, range):
+            return self._lookup.samples(positions.start, positions.stop)
+        return [self._lookup.samples(position, position + 1)[0] for position in positions]
 
     def _order_of(self, epoch: int) -> list[int]:
         """What the sampler draws, seeded by the epoch, so that all workers and a resumed job have the same."""
@@ -246,55 +275,28 @@ class MapSource:
                 raise Error(f"the sampler gave {drawn} samples in epoch {epoch}, fewer than its len()")
         return self._orders[epoch]
 
-    def _of(self, epoch: int) -> list[_Chunk]:
-        return self._chunks.setdefault(epoch, [])
-
-    def _prefetch(self, epoch: int, position: int, split: list[int], rank: int) -> None:
-        if position >= self.samples_per_epoch:
-            epoch, position = epoch + 1, position - self.steps_per_epoch * sum(split)
-        if position < 0 or position >= self.samples_per_epoch:
-            return
-        self._lookup.seek(epoch, position)
-        first, last = self._lookup.slices(split)[rank]
-        self._request(epoch, first, last)
-
-    def _request(self, epoch: int, first: int, last: int) -> None:
+    def _request(self, epoch: int, positions: Sequence[int]) -> None:
         """Asks for what is not there yet of these positions."""
-        chunks = self._of(epoch)
-        at = first
-        for chunk in list(chunks):
-            if chunk.first >= last:
-                break
-            if chunk.last > at:
-                self._request_gap(epoch, at, chunk.first)
-                at = chunk.last
-        self._request_gap(epoch, at, last)
-        chunks.sort(key=lambda chunk: chunk.first)
-
-    def _request_gap(self, epoch: int, first: int, last: int) -> None:
-        for position in sorted(self._skipped.get(epoch, ())):
-            if first <= position < last:
-                self._request_gap(epoch, first, position)
-                first = position + 1
-        if first >= last:
-            return
-        processes = max(self._options.num_workers, 1)
-        length = last - first if self._options.num_workers == 0 else min(max(-(-(last - first) // processes), 1), 32)
-        for start in range(first, last, length):
-            end = min(start + length, last)
-            ticket = self._pool.request(epoch, self._lookup_samples(epoch, start, end))
-            self._of(epoch).append(_Chunk(start, end, ticket))
+        known = self._chunks.setdefault(epoch, {})
+        missing = self._there(epoch, positions)
+        if known:
+            missing = [position for position in missing if position not in known]
+        if missing and missing[-1] - missing[0] + 1 == len(missing):
+            missing = range(missing[0], missing[-1] + 1)
+        length = len(missing)
+        if self._options.num_workers > 0:
+            length = min(-(-length // self._options.num_workers), 32)
+        for start in range(0, len(missing), max(length, 1)):
+            some = missing[start : start + length]
+            chunk = _Chunk(some, self._pool.request(epoch, self._lookup_samples(epoch, some)))
+            known.update(dict.fromkeys(some, chunk))
 
     def _drop_before(self, epoch: int, position: int) -> None:
-        for number in list(self._chunks):
-            kept = []
-            for chunk in self._chunks[number]:
-                if number > epoch or (number == epoch and chunk.last > position):
-                    kept.append(chunk)
-                elif chunk.content is None:
-                    self._pool.drop(chunk.ticket)
-            self._chunks[number] = kept
-            if not kept:
+        for number, known in list(self._chunks.items()):
+            for chunk in dict.fromkeys(known.values()):
+                if number < epoch or (number == epoch and chunk.positions[-1] < position):
+                    self._forget(number, chunk)
+            if not known:
                 del self._chunks[number]
         self._skipped = {number: positions for number, positions in self._skipped.items() if number >= epoch}
 
