@@ -99,7 +99,7 @@ void run_doctor(DoctorRequest& request) {
 }  // namespace
 
 void add_doctor(CLI::App& program) {
-  CLI::App* const command = program.add_subcommand("doctor", "Check what this machine lacks, and say how to mend it");
+  CLI::App* const command = program.add_subcommand("doctor", "Check what this machine lacks, and say how to repair it");
   const auto request = std::make_shared<DoctorRequest>();
   command->add_option("--data", request->data, "Folder of the datasets")->type_name("FOLDER")->capture_default_str();
   command->add_option("--job", request->job, "Instead, what the processes of this job listen on: its launcher's number")

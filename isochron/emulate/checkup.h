@@ -21,7 +21,7 @@ struct Finding {
   std::string check;
   Health health = Health::kOk;
   std::string text;    // what was found
-  std::string remedy;  // how to mend it; empty if it need not be
+  std::string remedy;  // how to repair it; empty if it need not be
 };
 
 /// mpirun, whether it starts processes, survives lost ones and supports threads; ports on this machine.

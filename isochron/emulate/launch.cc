@@ -129,7 +129,7 @@ void add_job_variables(Variables& variables, const fs::path& folder, const std::
 }
 
 /// "hl8: w0 0.1875, w1 0.1875, w2 0.125, w3 1 cores"
-std::string in_words(const sim::ClusterSpec& cluster) {
+std::string describe(const sim::ClusterSpec& cluster) {
   std::string text = cluster.name;
   for (const sim::WorkerSpec& worker : cluster.workers) {
     text += (&worker == &cluster.workers.front() ? ": " : ", ") + worker.name + " " + json_number(worker.cores);
@@ -159,9 +159,9 @@ void make_limits(
     const LaunchOptions& options,
     const std::vector<Quota>& quotas,
     const std::optional<CgroupTree>& tree) {
-  options.say(in_words(*options.cluster));
-  for (const std::string& doubt : doubts_about(*options.cluster, machine_cores())) {
-    options.say(doubt);
+  options.say(describe(*options.cluster));
+  for (const std::string& warning : warnings_about(*options.cluster, machine_cores())) {
+    options.say(warning);
   }
   if (has_limited_links(*options.cluster)) {
     std::vector<sim::Link> links;

@@ -56,25 +56,25 @@ sim::ClusterSpec fit_to_machine(sim::ClusterSpec cluster, double cores) {
   return cluster;
 }
 
-std::vector<std::string> doubts_about(const sim::ClusterSpec& cluster, double cores) {
-  std::vector<std::string> doubts;
+std::vector<std::string> warnings_about(const sim::ClusterSpec& cluster, double cores) {
+  std::vector<std::string> warnings;
   const std::vector<std::vector<Limits>> stages = Schedule(cluster).stages();
   for (std::size_t worker = 0; worker < cluster.workers.size(); ++worker) {
     const auto in_stage = [worker](const std::vector<Limits>& stage) { return stage[worker].cores; };
     const double most = std::ranges::max(stages, {}, in_stage)[worker].cores;
     if (most > kCoresOfAThread) {
-      doubts.push_back(
+      warnings.push_back(
           "worker \"" + cluster.workers[worker].name + "\" has " + number(most) +
           " cores, but its one thread uses at most 1");
     }
   }
   const double most_together = together(std::ranges::max(stages, {}, together));
   if (most_together > cores) {
-    doubts.push_back(
+    warnings.push_back(
         "the workers have " + number(most_together) + " cores together, the machine " + number(cores) +
         ": they will get less than their share");
   }
-  return doubts;
+  return warnings;
 }
 
 }  // namespace isochron::emulate

@@ -18,6 +18,6 @@ namespace isochron::emulate {
 
 /// Where the emulation cannot be what the cluster says, in words: more cores than the machine has, or than one thread
 /// can use.
-[[nodiscard]] std::vector<std::string> doubts_about(const sim::ClusterSpec& cluster, double cores);
+[[nodiscard]] std::vector<std::string> warnings_about(const sim::ClusterSpec& cluster, double cores);
 
 }  // namespace isochron::emulate

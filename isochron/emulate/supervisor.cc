@@ -39,7 +39,7 @@ std::string in_seconds(std::chrono::milliseconds time) {
   return text.str();
 }
 
-std::string in_words(const std::string& worker, const Limits& limits) {
+std::string describe(const std::string& worker, const Limits& limits) {
   std::ostringstream text;
   text << "worker \"" << worker << "\" ";
   if (!limits.present) {
@@ -414,7 +414,7 @@ void Supervisor::apply_schedule(std::int64_t step) {
   const std::vector<Limits> wanted = job_.schedule->at(step, seconds);
   for (std::size_t worker = 0; worker < wanted.size(); ++worker) {
     if (wanted[worker] != limits_[worker] && apply(worker, wanted[worker])) {
-      job_.say("step " + std::to_string(step) + ": " + in_words(job_.names[worker], wanted[worker]));
+      job_.say("step " + std::to_string(step) + ": " + describe(job_.names[worker], wanted[worker]));
     }
   }
 }

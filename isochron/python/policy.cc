@@ -160,7 +160,7 @@ void bind_controller(nb::module_& module) {
           nb::arg("rate") = "none",
           nb::arg("reference_batch") = 0,
           nb::arg("warmup_steps") = 0.0)
-      // Copies: a decision that somebody keeps must not change under his hands.
+      // Copies: a decision that somebody keeps must not change afterwards.
       .def_prop_ro(
           "decision", [](const Controller& self) { return self.decision(); }, nb::rv_policy::move)
       .def_prop_ro("workers", [](const Controller& self) { return self.roster().workers; })

@@ -71,9 +71,9 @@ def _whole(variables: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-def _port(words: str) -> int:
+def _port(text: str) -> int:
     """The same on all workers of a run, and probably another one for the next run."""
-    return 20000 + zlib.crc32(words.encode()) % 12000
+    return 20000 + zlib.crc32(text.encode()) % 12000
 
 
 def _slurm_first(variables: Mapping[str, str]) -> str:

@@ -278,7 +278,7 @@ TEST_F(ElasticTest, SaysWhenMemoryCannotHoldTheGlobalBatch) {
   EXPECT_THAT(result.outcome.errors, HasSubstr("cannot take the global batch"));
 }
 
-TEST_F(ElasticTest, NumbersThatAreNoneStopTheJobAndNameTheWorker) {
+TEST_F(ElasticTest, NonFiniteGradientsStopTheJobAndNameTheWorker) {
   // In a synchronised BatchNorm a gradient that is no number reaches everybody; without one it can be told whose it
   // was.
   for (const std::string fault : {"4:1:always-nan", "4:1:always-nan model=plain", "4:1:nan-gradient model=plain"}) {
@@ -289,7 +289,7 @@ TEST_F(ElasticTest, NumbersThatAreNoneStopTheJobAndNameTheWorker) {
   }
 }
 
-TEST_F(ElasticTest, NumbersThatAreNoneCanBeSkippedEverywhere) {
+TEST_F(ElasticTest, NonFiniteGradientsCanBeSkippedEverywhere) {
   const Result result = run(3, "steps=8 numbers=skip 4:1:always-nan");
   ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
   for (const Diary& diary : result.finished) {
@@ -300,7 +300,7 @@ TEST_F(ElasticTest, NumbersThatAreNoneCanBeSkippedEverywhere) {
   expect_agreement(result.finished);
 }
 
-TEST_F(ElasticTest, NumbersThatAreNoneCanRollTheJobBack) {
+TEST_F(ElasticTest, NonFiniteGradientsCanRollTheJobBack) {
   const Result undisturbed = run(3, "steps=8");
   const Result result = run(3, "steps=8 save=3 numbers=rollback 5:1:nan");
   ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;

@@ -46,12 +46,12 @@ TEST(MachineTest, LeavesAQuarterOfTheMachine) {
 }
 
 TEST(MachineTest, DoubtsWhatCannotBe) {
-  EXPECT_THAT(doubts_about(fit_to_machine(sim::builtin_cluster("dynamic", 80), 2.0), 2.0), IsEmpty());
+  EXPECT_THAT(warnings_about(fit_to_machine(sim::builtin_cluster("dynamic", 80), 2.0), 2.0), IsEmpty());
   sim::ClusterSpec cluster;
   cluster.workers = {{.name = "a", .cores = 0.5}, {.name = "b", .cores = 0.75}};
   cluster.changes = {{.at_step = 3, .worker = "b", .cores = 1.75}};
   EXPECT_THAT(
-      doubts_about(cluster, 2.0),
+      warnings_about(cluster, 2.0),
       ElementsAre(HasSubstr("worker \"b\" has 1.75 cores"), HasSubstr("2.25 cores together, the machine 2")));
 }
 

@@ -60,10 +60,10 @@ TEST(DecayTest, SurvivesAWarmUpThatIsLongerThanTheRun) {
 
 TEST(DecayTest, ParsesTheNamesItPrints) {
   for (const Decay decay : {Decay::kConstant, Decay::kStep, Decay::kCosine}) {
-    EXPECT_EQ(parse_decay(name_of(kDecayNames, decay)), decay);
+    EXPECT_EQ(parse_name(kDecayNames, "schedule", name_of(kDecayNames, decay)), decay);
   }
   EXPECT_THAT(
-      [] { parse_decay("linear"); },
+      [] { parse_name(kDecayNames, "schedule", "linear"); },
       ThrowsMessage<std::invalid_argument>("schedule is 'linear'; permitted: constant, step, cosine"));
 }
 

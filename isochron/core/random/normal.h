@@ -1,4 +1,4 @@
-// The standard normal distribution: density, distribution function and quantile.
+// The standard normal distribution: distribution function and quantile.
 //
 // `normal_quantile` is Wichura's AS241 (Applied Statistics 37, 1988), relative error about 1e-16.
 // Arguments outside the open interval (0, 1) give -inf or +inf.
@@ -6,7 +6,6 @@
 
 namespace isochron {
 
-double normal_density(double x);
 double normal_cdf(double x);
 double normal_quantile(double probability);
 

@@ -28,10 +28,6 @@ double cosine_decay(const DecayOptions& options, std::int64_t step) {
 
 }  // namespace
 
-Decay parse_decay(std::string_view name) {
-  return parse_name(kDecayNames, "schedule", name);
-}
-
 void DecayOptions::validate() const {
   require_at_least("total steps", total_steps, 1);
   require_at_least("warmup", warmup_steps, 0);

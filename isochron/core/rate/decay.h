@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "isochron/core/names.h"
 
@@ -19,9 +18,6 @@ enum class Decay : std::uint8_t {
 
 inline constexpr Names<Decay, 3> kDecayNames{
     {{Decay::kConstant, "constant"}, {Decay::kStep, "step"}, {Decay::kCosine, "cosine"}}};
-
-/// Throws std::invalid_argument naming the value and the permitted names.
-Decay parse_decay(std::string_view name);
 
 struct DecayOptions {
   Decay decay = Decay::kConstant;

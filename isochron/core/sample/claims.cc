@@ -63,11 +63,6 @@ void ClaimPool::hold(WorkerId worker, const Interval& positions) {
   ISO_CHECK(held_.emplace(worker, positions).second, "worker " + std::to_string(worker) + " holds a claim already");
 }
 
-std::optional<Interval> ClaimPool::held_by(WorkerId worker) const {
-  const auto found = held_.find(worker);
-  return found == held_.end() ? std::nullopt : std::optional(found->second);
-}
-
 std::int64_t ClaimPool::left() const {
   std::int64_t left = end_ - next_;
   for (const Interval& interval : returned_) {

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "isochron/core/sample/interval.h"
@@ -38,7 +37,6 @@ class ClaimPool {
   void give_back(const Interval& positions);
   void hold(WorkerId worker, const Interval& positions);
 
-  [[nodiscard]] std::optional<Interval> held_by(WorkerId worker) const;
   /// Nobody can claim anything at present.
   [[nodiscard]] bool exhausted() const { return returned_.empty() && next_ == end_; }
   /// Somebody is at work on a claim.

@@ -16,7 +16,7 @@ namespace isochron {
 namespace {
 
 // The text of the one rank that has some.
-std::string the_only(const Group& group, const std::string& mine) {
+std::string gather_the_one(const Group& group, const std::string& mine) {
   for (const std::string& text : all_gather(group, mine)) {
     if (!text.empty()) {
       return text;
@@ -72,7 +72,7 @@ void Job::Async::restore(const std::filesystem::path& path) {
 
 // Collective.
 SavedReplica Job::Async::saved() {
-  const std::string learned = the_only(
+  const std::string learned = gather_the_one(
       membership_->group(),
       session_ && session_->coordinates() ? session_->controller().state().serialize() : std::string());
   SavedReplica saved;

@@ -27,23 +27,23 @@ class Listening:
     key: bytes
 
 
-def listen(gather: Callable[[Any], list[Any]], meeting_place: str | None) -> Listening:
-    """Collective. `gather` brings what everybody says, `meeting_place` is the host of rank 0 as the others know it.
+def listen(gather: Callable[[Any], list[Any]], rendezvous_host: str | None) -> Listening:
+    """Collective. `gather` brings what everybody says, `rendezvous_host` is the host of rank 0 as the others know it.
     Workers whose machine() is the same reach each other over loopback."""
-    listener = door.listen(own_address(gather(machine("net")), meeting_place))
+    listener = door.listen(own_address(gather(machine("net")), rendezvous_host))
     address, port = listener.getsockname()[:2]
     everybody = gather({"host": socket.gethostname(), "address": address, "port": port, "secret": job_key.make()})
     places = [(one["address"], one["port"]) for one in everybody]
     return Listening(listener, [one["host"] for one in everybody], places, job_key.mixed(everybody[0]["secret"]))
 
 
-def own_address(machines: list[str], meeting_place: str | None = None) -> str:
+def own_address(machines: list[str], rendezvous_host: str | None = None) -> str:
     """`machines`: of all workers. On one machine nothing else than loopback is needed. Otherwise it is the address from
     which this one would speak to the place where the workers met, or, on the machine of that place itself, that place:
     the others have reached it already."""
     if len(set(machines)) == 1:
         return LOOPBACK
-    place = meeting_place or os.environ.get("MASTER_ADDR", "")
+    place = rendezvous_host or os.environ.get("MASTER_ADDR", "")
     for candidate in (_source_towards(place), _resolved(place), _resolved(socket.gethostname())):
         if candidate and not ipaddress.ip_address(candidate).is_loopback:
             return candidate

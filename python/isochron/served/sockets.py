@@ -14,15 +14,15 @@ from isochron.served import reach
 
 
 class Sockets:
-    """Collective: all workers make one, and call connect(). `gather` brings everybody's words, `meeting_place` is the
+    """Collective: all workers make one, and call connect(). `gather` brings everybody's words, `rendezvous_host` is the
     host of rank 0 as the others know it. Whoever connects must know a key that only the job's workers have."""
 
     def __init__(
-        self, rank: int, gather: Callable[[Any], list[Any]], meeting_place: str | None, timeout: float
+        self, rank: int, gather: Callable[[Any], list[Any]], rendezvous_host: str | None, timeout: float
     ) -> None:
         self._rank = rank
         self._timeout = timeout
-        everybody = reach.listen(gather, meeting_place)
+        everybody = reach.listen(gather, rendezvous_host)
         self.key, self.places, self._hosts = everybody.key, everybody.places, everybody.hosts
         self._link = TcpLink(rank, self._hosts, timeout)
         self._expected = set(range(rank + 1, len(self._hosts)))
@@ -48,8 +48,8 @@ class Sockets:
                 if not self._changed.wait_for(lambda: not self._expected, self._timeout):
                     missing = sorted(self._expected)
                     names = ", ".join(f"rank {rank} on {self._hosts[rank]}" for rank in missing)
-                    words = f"{names} did not connect within {self._timeout:g} s"
-                    raise PeerLostError(words, missing, [self._hosts[rank] for rank in missing])
+                    message = f"{names} did not connect within {self._timeout:g} s"
+                    raise PeerLostError(message, missing, [self._hosts[rank] for rank in missing])
         finally:
             self._door.close()
         return self._link
@@ -60,5 +60,6 @@ class Sockets:
             return door.knock(address, port, self.key, {"rank": self._rank}, self._timeout)[0]
         except OSError as error:
             host = self._hosts[rank]
-            words = f"cannot reach rank {rank} on {host} at {address} port {port} within {self._timeout:g} s ({error})"
-            raise PeerLostError(words, [rank], [host]) from error
+            where = f"{host} at {address} port {port}"
+            message = f"cannot reach rank {rank} on {where} within {self._timeout:g} s ({error})"
+            raise PeerLostError(message, [rank], [host]) from error

@@ -142,7 +142,7 @@ class AsyncJob(ServedJob, Job):
             network = PairNetwork(self.rank, self._peers, self.options.timeout)
             link, owner.closed = network.link, network.close
         else:
-            link = Sockets(self.rank, super().gather, self._cluster.meeting_place, self.options.timeout).connect()
+            link = Sockets(self.rank, super().gather, self._cluster.rendezvous_host, self.options.timeout).connect()
         return Session(
             owner, self.rank, self._replica, self.options, link, self._parameters.layout, self._updaters,
             self._progress.updates)  # fmt: skip

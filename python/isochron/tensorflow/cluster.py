@@ -34,7 +34,7 @@ class Cluster:
         return max(1, len(self.addresses))
 
     @property
-    def meeting_place(self) -> str | None:
+    def rendezvous_host(self) -> str | None:
         """The first one's host."""
         return self.addresses[0].rpartition(":")[0].strip("[]") if self.addresses else None
 

@@ -426,13 +426,13 @@ class Job(HandsOut):
                 return computed
         except OUT_OF_MEMORY as error:
             if self._waits_inside:
-                words = (
+                message = (
                     f"step {self.step_number}: the memory of task {self.rank} did not hold {self._plan.batch} "
                     "samples; the others wait for its BatchNormalization, so the step cannot be redone. Start again "
                     "from the last checkpoint, with a smaller max_batch there"
                 )
-                self._peers.announce(words, [self.rank])
-                raise Error(words) from error
+                self._peers.announce(message, [self.rank])
+                raise Error(message) from error
             return step.nothing()
 
     def _report(self, computed: Computed, loss_of: LossOf | None, warm: bool) -> _core.StepReport:

@@ -42,7 +42,7 @@ class Peers:
         self._roll: roll_call.RollCall | None = None
         if collectives.size == 1:
             return
-        everybody = reach.listen(collectives.gather, cluster.meeting_place)
+        everybody = reach.listen(collectives.gather, cluster.rendezvous_host)
         self.hosts, self._key = everybody.hosts, everybody.key
         self._others = {rank: place for rank, place in enumerate(everybody.places) if rank != self._rank}
         self._roll = roll_call.RollCall(everybody.listener, self._key, collectives.size)

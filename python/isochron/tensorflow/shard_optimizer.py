@@ -41,8 +41,8 @@ def check(optimizer: keras.optimizers.Optimizer, sync: str, momentum_correction:
 def check_variables(variables: Sequence[Any], sync: str) -> None:
     for variable in variables:
         if variable.constraint is not None:
-            words = f"{variable.path} has a constraint with sync '{sync}'"
-            raise ValueError(f"{words}; permitted: none, or sync 'bsp' (a slice does not know the rest of it)")
+            message = f"{variable.path} has a constraint with sync '{sync}'"
+            raise ValueError(f"{message}; permitted: none, or sync 'bsp' (a slice does not know the rest of it)")
 
 
 def by_decay(optimizer: keras.optimizers.Optimizer, variables: Sequence[Any]) -> list[list[Any]]:

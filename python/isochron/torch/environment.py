@@ -28,9 +28,9 @@ def naming_who_is_missing(store: dist.Store, rank: int, size: int) -> Iterator[N
         yield
     except RuntimeError as error:
         missing = [other for other in range(size) if not store.check([f"came/{other}"])]
-        words = f"rank {', '.join(map(str, missing))} did not come" if missing else "a worker was lost"
+        message = f"rank {', '.join(map(str, missing))} did not come" if missing else "a worker was lost"
         reason = str(error).splitlines()[0]
-        raise PeerLostError(f"making the job of {size} workers: {words} ({reason})", missing) from error
+        raise PeerLostError(f"making the job of {size} workers: {message} ({reason})", missing) from error
 
 
 def join_group(place: Place, backend: str, timeout: timedelta) -> None:

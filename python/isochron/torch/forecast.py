@@ -64,11 +64,11 @@ class Forecast:
             for record in self.records
         )
         name = self._workers[slowest].name
-        words = f"{name} is the slowest of {count} workers; the others wait {100 * waiting:.0f} % of a step for it."
+        sentence = f"{name} is the slowest of {count} workers; the others wait {100 * waiting:.0f} % of a step for it."
         if self.gain < WORTH_A_WORD:
             return f"{count} workers are about equally fast; equal shares fit them, and nothing is to be gained."
         about = "about" if self._probed else "up to"
-        return f"{words} With Isochron this job would be {about} {self.gain:.1f} times as fast."
+        return f"{sentence} With Isochron this job would be {about} {self.gain:.1f} times as fast."
 
     def write(self, path: Path) -> None:
         """As a run log of equal shares, for `isochron report`."""

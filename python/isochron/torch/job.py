@@ -186,8 +186,8 @@ class Job(Steps):
         return prepared[0] if len(prepared) == 1 else tuple(prepared)
 
     def _check_division(self, model: nn.Module) -> None:
-        if self._divides and (words := obstacle(model)):
-            raise ValueError(f"micro_batch is set for {words}; permitted: 0, with max_batch as the memory ceiling")
+        if self._divides and (reason := obstacle(model)):
+            raise ValueError(f"micro_batch is set for {reason}; permitted: 0, with max_batch as the memory ceiling")
 
     def _watch(self, optimizer: torch.optim.Optimizer) -> None:
         if self.options.on_nonfinite != "ignore":

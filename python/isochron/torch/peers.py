@@ -103,9 +103,9 @@ class Rendezvous:
         late = [peer for peer in members if self._is_evicted(peer)]
         return [peer for peer in members if peer.rank in decided], statements, late
 
-    def tell_trouble(self, words: str) -> None:
+    def tell_trouble(self, message: str) -> None:
         """This generation is over, for all, who are to come to the next one."""
-        self._store.agree(f"{self.generation}/trouble", words)
+        self._store.agree(f"{self.generation}/trouble", message)
 
     def trouble(self) -> str:
         """What somebody has told; "" if nobody has."""
@@ -118,8 +118,8 @@ class Rendezvous:
     def agree_on_barrier(self, ok: bool) -> bool:
         """The same for a barrier of this generation; all count them alike."""
         self._barriers += 1
-        words = self._store.agree(f"{self.generation}/barrier/{self._barriers}", "yes" if ok else "no")
-        return words == "yes"
+        answer = self._store.agree(f"{self.generation}/barrier/{self._barriers}", "yes" if ok else "no")
+        return answer == "yes"
 
     def _is_here(self, peer: Peer, prefix: str) -> bool:
         return self._store.get(f"{prefix}here/{peer.rank}") is not None

@@ -67,8 +67,8 @@ class Fetcher:
         except Exception as error:
             if is_out_of_memory(error):
                 raise
-            words = f"sample {index} of the dataset failed with {type(error).__name__}: {error}"
-            raise SampleError(words, index) from error
+            message = f"sample {index} of the dataset failed with {type(error).__name__}: {error}"
+            raise SampleError(message, index) from error
 
     def _fetch_seeded(self, epoch: int, indices: list[int]) -> list[Any]:
         samples = []
@@ -220,8 +220,8 @@ class SamplePool:
         chunk = self._done.pop(ticket)
         if isinstance(chunk, Failure):
             if chunk.sample >= 0:
-                raise SampleError(f"{chunk.words}\n{chunk.trace}", chunk.sample)
-            raise Error(f"the dataset failed in a loader process with {chunk.name}: {chunk.words}\n{chunk.trace}")
+                raise SampleError(f"{chunk.message}\n{chunk.trace}", chunk.sample)
+            raise Error(f"the dataset failed in a loader process with {chunk.name}: {chunk.message}\n{chunk.trace}")
         return chunk
 
     def drop(self, ticket: int) -> None:
@@ -278,5 +278,5 @@ class SamplePool:
 
 
 class Failure:
-    def __init__(self, name: str, words: str, trace: str, sample: int) -> None:
-        self.name, self.words, self.trace, self.sample = name, words, trace, sample
+    def __init__(self, name: str, message: str, trace: str, sample: int) -> None:
+        self.name, self.message, self.trace, self.sample = name, message, trace, sample

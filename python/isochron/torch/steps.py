@@ -422,8 +422,8 @@ class Steps(Datasets):
         self._close_step()
         self._given_up = True
         if self._group.beginning and self._group.begun:
-            words = "to the first of the batches that were being accumulated"
-            self._tell(self._replica.roll_back(self._group.beginning, words, self._now()))
+            message = "to the first of the batches that were being accumulated"
+            self._tell(self._replica.roll_back(self._group.beginning, message, self._now()))
         self._abandon()
         self._group.end()
 
@@ -460,9 +460,9 @@ class Steps(Datasets):
         for error in bad:
             epoch, position = error.place
             self._source.skip(epoch, position)  # type: ignore[union-attr]
-            words = f"position {position} of epoch {epoch}: {str(error).splitlines()[0]}"
+            message = f"position {position} of epoch {epoch}: {str(error).splitlines()[0]}"
             worker = self._replica.workers[0].id
-            self._tell([_core.EventRecord(self.step, self._now(), "skipped", worker, words)])
+            self._tell([_core.EventRecord(self.step, self._now(), "skipped", worker, message)])
 
     def _adopt(self, events: list[_core.EventRecord]) -> None:
         if self._trace_begun:

@@ -201,10 +201,10 @@ class Watch:
 
     def _probe(self) -> float | None:
         """The share of this worker's step that does not depend on the batch; None: it is not known."""
-        words = probe.obstacle(self._model, self._forward) if self._probes else "it was not wanted"
+        obstacle = probe.obstacle(self._model, self._forward) if self._probes else "it was not wanted"
         known = [one[2] for one in self._readings if one is not None]
-        if words or not known or self._forward is None or self._batch != self._forward.batch:
-            log.info("no probe: %s", words or "a step has several batches")
+        if obstacle or not known or self._forward is None or self._batch != self._forward.batch:
+            log.info("no probe: %s", obstacle or "a step has several batches")
             return None
         self._probing = True
         try:

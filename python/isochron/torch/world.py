@@ -69,8 +69,8 @@ def _origin(error: BaseException) -> str:
 
 def reason_of(error: BaseException) -> str:
     """What it says first, without the places in gloo's sources and its advice to whoever debugs gloo."""
-    words = re.sub(r"\[[^\]]*\.(cc|cpp|h):\d+\]\s*", "", str(error).partition("\n")[0])
-    return re.split(r"\.? +(This may indicate|Please|GLHF)", words)[0].strip()
+    message = re.sub(r"\[[^\]]*\.(cc|cpp|h):\d+\]\s*", "", str(error).partition("\n")[0])
+    return re.split(r"\.? +(This may indicate|Please|GLHF)", message)[0].strip()
 
 
 def _destroy(group: dist.ProcessGroup) -> None:
@@ -359,18 +359,18 @@ class World:
                 question = f"{self._rendezvous.generation}"
                 late = self._rendezvous.missing_from(question, others, patience=min(self._timeout, ROLL_CALL_SECONDS))
         except Exception as trouble:  # the store is gone, and with it the worker or launcher that held it
-            words = f"{what}: the workers' rendezvous, at {self.members[0]} or its launcher, is lost ({trouble})"
-            return PeerLostError(words, [self.members[0].rank], [self.members[0].host])
+            message = f"{what}: the workers' rendezvous, at {self.members[0]} or its launcher, is lost ({trouble})"
+            return PeerLostError(message, [self.members[0].rank], [self.members[0].host])
         if late:
-            words = f"{what} timed out after {self._timeout:g} s, waiting for {names_of(late)}"
-            return TimeoutError(words, [peer.rank for peer in late], [peer.host for peer in late])
+            message = f"{what} timed out after {self._timeout:g} s, waiting for {names_of(late)}"
+            return TimeoutError(message, [peer.rank for peer in late], [peer.host for peer in late])
         if gone:
-            words = f"{what}: lost {names_of(gone)}"
-            return PeerLostError(words, [peer.rank for peer in gone], [peer.host for peer in gone])
+            message = f"{what}: lost {names_of(gone)}"
+            return PeerLostError(message, [peer.rank for peer in gone], [peer.host for peer in gone])
         stopped = [peer for peer in others if self._rendezvous.is_stopped(peer)]
-        words = f"{what}: another worker gave up" + (f" while {names_of(stopped)} is stopped" if stopped else "")
-        words += f" ({reason_of(error)})"
-        return PeerLostError(words, [peer.rank for peer in stopped], [peer.host for peer in stopped])
+        message = f"{what}: another worker gave up" + (f" while {names_of(stopped)} is stopped" if stopped else "")
+        message += f" ({reason_of(error)})"
+        return PeerLostError(message, [peer.rank for peer in stopped], [peer.host for peer in stopped])
 
     @contextlib.contextmanager
     def kept_failure(self) -> Iterator[None]:
