@@ -70,6 +70,19 @@ def test_a_report_keeps_every_bit_in_single_precision():
         _core.read_reports([0.5, *report.numbers()[1:]])
 
 
+def test_usage_is_handed_over_as_a_whole():
+    began = _core.cpu_seconds()
+    usage = _core.process_usage(began, 1.0)
+    assert 0.0 <= usage.cpu <= 1.0 and 0.0 < usage.memory <= usage.peak_memory < 1.0
+    (replica,) = job(1)
+    replica.plan()
+    report = replica.report(seconds=0.5, usage=usage)
+    figures = [name for name in dir(usage) if not name.startswith("_")]
+    assert figures and all(getattr(report, name) == getattr(usage, name) for name in figures)
+    record = replica.complete([report], 0.5, 0.5).record
+    assert record.workers[0].peak_memory == usage.peak_memory
+
+
 def test_a_foreign_digest_is_an_error_that_names_the_rank():
     replicas = job(3)
     for replica in replicas:

@@ -190,7 +190,8 @@ TEST(ReplicaTest, DecidesWhatAControllerDecidesThatIsToldTheSame) {
       for (std::size_t k = 0; k < 3; ++k) {
         const auto batch = static_cast<double>(controller.decision().batch_sizes[k]);
         const double speed = static_cast<double>(k + 1) * (step > 60 && k == 2 ? 0.5 : 1.0);
-        measured.push_back({.seconds = 0.01 + batch / (20 * speed), .sync_points = 3, .usage = {.cpu = 0.5, .memory = 0.2}});
+        measured.push_back(
+            {.seconds = 0.01 + batch / (20 * speed), .sync_points = 3, .usage = {.cpu = 0.5, .memory = 0.2}});
       }
       return measured;
     }());

@@ -91,10 +91,11 @@ constexpr std::size_t members_of() {
 }
 
 TEST(StepReportCodecTest, EveryMemberIsInTheTable) {
-  EXPECT_EQ(std::tuple_size_v<decltype(kReportFields)>, members_of<StepReport>());
+  EXPECT_EQ(kUsageFields.size(), members_of<MachineUsage>());
+  EXPECT_EQ(std::tuple_size_v<decltype(kReportFields)>, members_of<StepReport>() - 1 + kUsageFields.size());
   // 11 doubles, 3 counts and the digest take 4 numbers each, the signal 2, and 6 flags 1.
   EXPECT_EQ(kReportNumbers, 4U * (11 + 3 + 1) + 2U + 6U);
-  EXPECT_EQ(std::tuple_size_v<decltype(kWorkerColumns)>, members_of<WorkerStep>());
+  EXPECT_EQ(std::tuple_size_v<decltype(kWorkerColumns)>, members_of<WorkerStep>() - 1 + kUsageColumns.size());
 }
 
 TEST(StepReportCodecTest, ANumberThatATransportChangedIsRefusedAndNamed) {
@@ -154,6 +155,26 @@ TEST(StepReportTest, APolicyLearnsNothingFromAStepThatWasNotWarm) {
   EXPECT_TRUE(readings[1].valid);
   EXPECT_FALSE(readings[1].cold);
   EXPECT_EQ(make_record(reports, kTwo, {}, {}, 2.0, 2.5).workers[0].compute_seconds, 2.0);
+}
+
+TEST(StepReportTest, EveryFigureOfTheUsageReachesThePolicyAndThoseThatAreLoggedTheRecord) {
+  std::vector<StepReport> reports(2);
+  double value = 0.0;
+  for (StepReport& report : reports) {
+    for (const UsageField& field : kUsageFields) {
+      report.usage.*field.member = value += 0.0625;
+    }
+  }
+  const StepTelemetry telemetry = make_telemetry(reports, kTwo, 0);
+  const std::vector<Reading> readings = align(telemetry, {.workers = kTwo, .global_batch = 8});
+  const StepRecord record = make_record(reports, kTwo, {}, {}, 0, 0);
+  for (std::size_t k = 0; k < 2; ++k) {
+    EXPECT_EQ(readings[k].usage, reports[k].usage);
+    for (const UsageField& field : kUsageFields) {
+      const double logged = field.logged ? reports[k].usage.*field.member : 0.0;
+      EXPECT_EQ(record.workers[k].usage.*field.member, logged) << field.name;
+    }
+  }
 }
 
 TEST(StepReportTest, EveryWorkersSyncPointsReachThePolicy) {

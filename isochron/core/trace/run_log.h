@@ -73,15 +73,13 @@ struct WorkerStep {
 
 template <class T>
 struct WorkerColumn {
-  std::string_view name;              // in the log
-  std::string_view attribute;         // of a single worker, as in WorkerStep
-  T WorkerStep::* member = nullptr;   // null: it is of the usage
-  bool optional = false;              // left out if it is 0 for all; logs of before may lack it
+  std::string_view name;             // in the log
+  std::string_view attribute;        // of a single worker, as in WorkerStep
+  T WorkerStep::* member = nullptr;  // null: it is of the usage
+  bool optional = false;             // left out if it is 0 for all; logs of before may lack it
   T MachineUsage::* usage = nullptr;
 
-  [[nodiscard]] constexpr T& of(WorkerStep& step) const {
-    return usage != nullptr ? step.usage.*usage : step.*member;
-  }
+  [[nodiscard]] constexpr T& of(WorkerStep& step) const { return usage != nullptr ? step.usage.*usage : step.*member; }
   [[nodiscard]] constexpr const T& of(const WorkerStep& step) const {
     return usage != nullptr ? step.usage.*usage : step.*member;
   }
