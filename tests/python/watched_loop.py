@@ -86,7 +86,8 @@ def main(kind):
     else:
         train(model, optimizer, rank, STEPS)
     if kind == "ddp":
-        print("weights", sum(parameter.double().sum().item() for parameter in model.parameters()))
+        total = sum(parameter.double().sum().item() for parameter in model.parameters())
+        sys.stdout.write(f"weights {total}\n")  # in one call, since both workers write
     dist.destroy_process_group()
 
 
