@@ -1,5 +1,6 @@
 // What each worker does over a window of time: a row per worker, a bar per step with computing, waiting and
-// communicating one after the other. Where a bar stands for several steps its parts are their sums.
+// communicating one after the other. Where a bar stands for several steps its parts are their sums. A worker that is not
+// in step waits before it computes.
 "use strict";
 
 class Gantt {
@@ -79,7 +80,7 @@ class Gantt {
     for (let bin = first; bin <= last; ++bin) {
       const at = worker * t.bins + bin;
       if (Number.isNaN(t.batch.mean[at])) continue;
-      if (!parts.there) parts.start = t.start[bin] + number(t.offset[at]);
+      if (!parts.there) parts.start = t.start[bin] + number(t.offset[at]) - (run.sync ? number(t.wait[at]) : 0);
       parts.there = true;
       parts.compute += number(t.compute.mean[at]) * t.count[bin];
       parts.wait += number(t.wait[at]) * t.count[bin];
@@ -102,7 +103,9 @@ class Gantt {
     const ctx = this.canvas.getContext("2d");
     ctx.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     ctx.clearRect(0, 0, this.width, this.height);
-    const colours = ["--compute", "--wait", "--exchange"].map(themeColour);
+    const colours = Object.fromEntries(
+        ["compute", "wait", "exchange"].map((part) => [part, themeColour(`--${part}`)]));
+    const order = run.sync ? ["wait", "compute", "exchange"] : ["compute", "wait", "exchange"];
     const gap = this.rowHeight > 14 ? 4 : 2;
     run.workers.forEach((unused, worker) => {
       const y = worker * this.rowHeight + gap / 2;
@@ -115,12 +118,12 @@ class Gantt {
         // Sums of overlapping or interrupted steps may not fit; shares always do.
         const scale = total > 0 ? Math.min(1, Math.max(0, limit - parts.start) / total) : 0;
         let at = parts.start;
-        [parts.compute, parts.wait, parts.exchange].forEach((seconds, i) => {
-          const [left, right] = [this.x(at), this.x(at + seconds * scale)];
-          ctx.fillStyle = colours[i];
+        for (const part of order) {
+          const [left, right] = [this.x(at), this.x(at + parts[part] * scale)];
+          ctx.fillStyle = colours[part];
           if (right > left) ctx.fillRect(left, y, Math.max(right - left, 0.3), this.rowHeight - gap);
-          at += seconds * scale;
-        });
+          at += parts[part] * scale;
+        }
       }
     });
     ctx.globalAlpha = 1;

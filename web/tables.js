@@ -167,6 +167,10 @@ function showNotice() {
     texts.push(`Times are those of training: ${formatSeconds(between)} between steps (evaluations, checkpoints, ` +
                "recovery, turns of other runs) are left out.");
   }
+  if (run.sync) {
+    texts.push("Where a worker has no bar, it has nothing to do: at the end of an epoch it waits for the others, and " +
+               "for evaluations and checkpoints.");
+  }
   if (run.workers_left_out > 0) {
     const [left, kept] = [run.workers_left_out, run.workers.length].map((count) => formatNumber(count));
     texts.push(`${left} workers beyond the first ${kept} count in the sums only.`);

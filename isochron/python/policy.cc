@@ -108,7 +108,7 @@ void bind_worker(nb::module_& module) {
           nb::arg("kind") = "cpu",
           nb::arg("weight") = 0.0,
           nb::arg("min_batch") = 1,
-          nb::arg("max_batch") = kNoLimit,
+          nb::arg("max_batch").sig("NO_LIMIT") = kNoLimit,
           nb::arg("granularity") = 1,
           nb::arg("name") = "")
       .def_rw("id", &Worker::id)

@@ -83,11 +83,12 @@ std::size_t RunView::place_of(WorkerId id, std::size_t guess) {
 }
 
 /// In training time: what lies between steps is left out, and a process that goes on with a run has a clock of its own.
-double RunView::start_of(double start_seconds, bool overlaps) {
+/// `alone`: nothing else was under way when it began.
+double RunView::start_of(double start_seconds, bool alone) {
   const double start = finite(start_seconds);
   const double gap = shifted(start) - end_;
   const bool resumed = std::exchange(resumed_, false);
-  if (gap > 0.0 ? !overlaps : resumed) {  // a longer update that ends later may have begun in what seems to be a gap
+  if (resumed || (alone && gap > 0.0)) {
     between_ += std::max(0.0, gap);
     shift_ = end_ - start;
   }
@@ -95,7 +96,7 @@ double RunView::start_of(double start_seconds, bool overlaps) {
 }
 
 void RunView::add(const StepRecord& record) {
-  const double start = start_of(record.start_seconds, false);
+  const double start = start_of(record.start_seconds, true);
   meter_.add(record);
   gain_.add(record);
   add(record, start, record.workers);
@@ -105,7 +106,11 @@ void RunView::add(const StepRecord& record) {
 }
 
 void RunView::add(const UpdateRecord& record) {
-  const double start = start_of(record.worker.start_seconds, true);
+  // Within an epoch a longer update, which ends later, may have begun in what seems to be a gap. Between epochs there
+  // is a barrier: all updates of the one before have ended, and are known.
+  const bool after_barrier = timeline_.records() == 0 || record.epoch != epoch_;
+  epoch_ = record.epoch;
+  const double start = start_of(record.worker.start_seconds, after_barrier);
   UpdateRecord moved = record;
   moved.worker.start_seconds = start;
   meter_.add(moved);

@@ -105,7 +105,7 @@ class RunView {
   /// Takes a step or an update, and its start by the run's clock; what it adds to the meter is there already.
   template <class Record>
   void add(const Record& record, double start, std::span<const WorkerStep> workers);
-  double start_of(double start_seconds, bool overlaps);
+  double start_of(double start_seconds, bool alone);
   void add_workers(std::span<const WorkerStep> workers, double start, Bin& bin);
   [[nodiscard]] double shifted(double seconds) const { return seconds + shift_; }
 
@@ -127,6 +127,7 @@ class RunView {
   double shift_ = 0.0;    // added to what the log says of time
   double between_ = 0.0;  // seconds between steps, left out
   bool resumed_ = false;  // and no step since
+  std::int64_t epoch_ = -1;  // of the last update
 };
 
 }  // namespace isochron::view

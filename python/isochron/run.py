@@ -52,6 +52,7 @@ class Run:
     event_records: list[Record] = dataclasses.field(repr=False)
     evaluation_records: list[Record] = dataclasses.field(repr=False)
     library: Library | None = None
+    resumed_at: frozenset[int] = dataclasses.field(default=frozenset(), repr=False)  # a new process' first steps
 
     @property
     def label(self) -> str:
@@ -72,13 +73,16 @@ class Run:
     def training_seconds(self) -> list[float]:
         """When each step ended, in training time: what lies between steps (evaluations, checkpoints, recovery, turns of
         other runs in a comparison) is left out. As the report has it."""
-        resumed = {event.get("step") for event in self.event_records if event.get("event") == "resume"}
         ends, trained, shift = [], 0.0, 0.0
-        for record in self.step_records:
+        epoch: Any = object()  # of the last step; before the first one that of none
+        for place, record in enumerate(self.step_records):
             start = (record.get("start") or 0.0) + shift
-            overlaps = "staleness" in record  # then a longer one may have begun in what seems to be a gap
+            # Updates of single workers overlap: within an epoch a longer one, which ends later, may have begun in what
+            # seems to be a gap. Between epochs there is a barrier.
+            alone = "staleness" not in record or record.get("epoch") != epoch
+            epoch = record.get("epoch")
             # Whoever goes on with a run has a clock of its own.
-            if not overlaps if start > trained else record.get("step") in resumed:
+            if place in self.resumed_at or (alone and start > trained):
                 start, shift = trained, shift + trained - start
             trained = max(trained, end := start + (record.get("seconds") or 0.0))
             ends.append(end)
@@ -128,12 +132,15 @@ def read_run(path: str | os.PathLike[str], library: Library | None = None) -> Ru
         if header.get("schema") != SCHEMA:
             raise RunLogError(f"{name}:1: schema is {header.get('schema')}; permitted: {SCHEMA}")
         lines: dict[str, list[Record]] = {"step": [], "event": [], "evaluation": []}
+        resumed_at = set()
         for record in records:
             kind = record.pop("type", None)
+            if kind == "event" and record.get("event") == "resume":
+                resumed_at.add(len(lines["step"]))
             if kind in lines:
                 lines[kind].append(record)
     header.pop("type")
-    return Run(name, header, lines["step"], lines["event"], lines["evaluation"], library)
+    return Run(name, header, lines["step"], lines["event"], lines["evaluation"], library, frozenset(resumed_at))
 
 
 def _records(lines: Iterable[str], name: str) -> Iterator[Record]:

@@ -56,6 +56,19 @@ def test_time_is_training_time_when_runs_took_turns(lines, write_log):
     assert data(isochron.plot.accuracy(run))[0][1:] == ([2.75], [0.4])
 
 
+def test_time_of_updates_is_training_time_across_the_barriers_of_epochs(lines, write_log):
+    """Two workers out of step: an epoch from 2 to 7 s, in which the last update to end began before the one before it,
+    an evaluation of 50 s, and an epoch from 57 to 60 s."""
+    header, update, *_ = lines
+    updates = [(0, 2.0, 1.0), (0, 5.0, 1.0), (0, 4.0, 3.0), (1, 57.0, 1.0), (1, 57.0, 3.0)]
+    records = [{**update, "step": step, "epoch": epoch, "start": start, "seconds": seconds, "staleness": 1}
+               for step, (epoch, start, seconds) in enumerate(updates)]  # fmt: skip
+    evaluation = {"type": "evaluation", "step": 3, "seconds": 7.0, "loss": 1.9, "accuracy": 0.4}
+    run = isochron.read_run(write_log([header, *records[:3], evaluation, *records[3:]]))
+    assert run.training_seconds == [1.0, 4.0, 5.0, 6.0, 8.0]
+    assert data(isochron.plot.accuracy(run))[0][1:] == ([5.0], [0.4])
+
+
 def test_draws_into_axes_that_are_given(run):
     axes = matplotlib.pyplot.subplots()[1]
     assert isochron.plot.loss(run, axes) is axes

@@ -1,6 +1,7 @@
 #include "isochron/core/trace/chrome_trace.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -78,6 +79,16 @@ TEST(ChromeTraceTest, LaysTheSpansOfAWorkerEndToEnd) {
   EXPECT_EQ(spans[0].at("tid"), spans[2].at("tid"));
   EXPECT_NE(spans[0].at("tid"), spans[3].at("tid"));
   EXPECT_EQ(spans[3].at("args").at("batch"), 32);
+}
+
+TEST(ChromeTraceTest, LaysTheWaitingOfAnUpdateBeforeItsStart) {
+  UpdateRecord update{.seconds = 2.5, .staleness = 1};
+  update.worker = {.start_seconds = 3.0, .compute_seconds = 2.0, .wait_seconds = 1.0, .exchange_seconds = 0.5};
+  std::vector<std::pair<std::string, double>> spans;
+  for (const json& span : events_of(document_of(update), "X")) {
+    spans.emplace_back(span.at("name"), span.at("ts"));
+  }
+  EXPECT_EQ(spans, (std::vector<std::pair<std::string, double>>{{"compute", 3e6}, {"wait", 2e6}, {"exchange", 5e6}}));
 }
 
 TEST(ChromeTraceTest, NamesEveryTrack) {

@@ -80,6 +80,13 @@ TEST(PageDataTest, GivesThePageEveryStep) {
   EXPECT_EQ(run.at("curves").size(), 2U);
 }
 
+TEST(PageDataTest, SaysWhetherWorkersAreInStep) {
+  RunHeader header = header_of({"a", "b"});
+  EXPECT_EQ(json::parse(to_page_json(RunView(header), "x")).at("sync"), "");
+  header.sync = "ssp";
+  EXPECT_EQ(json::parse(to_page_json(RunView(header), "x")).at("sync"), "ssp");
+}
+
 TEST(PageDataTest, GivesSmallestAndLargestWhereStepsWereSummedUp) {
   RunView view(header_of({"a", "b"}), 256);  // 128 bins
   for (std::int64_t step = 0; step < 4000; ++step) {

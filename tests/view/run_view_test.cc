@@ -1,8 +1,11 @@
 #include "isochron/view/run_view.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "tests/view/records.h"
 #include <gmock/gmock.h>
@@ -123,6 +126,31 @@ TEST(RunViewTest, CountsTheTimeOfUpdatesOnceAndThatOfEveryProcess) {
   push(0.0, 4.0);
   EXPECT_EQ(view.summary().seconds, 10.0);
   EXPECT_EQ(view.summary().samples_per_second, 20.0);
+}
+
+TEST(RunViewTest, LeavesOutWhatLiesBetweenTheEpochsOfUpdates) {
+  // Two epochs from 2 to 7 s and from 60 to 63 s. The second worker's update of 3 s begins before the first worker's
+  // second one has, and ends after it: what seems to be a gap there is none.
+  RunView view(header_of({"a", "b"}));
+  const auto push = [&view](WorkerId worker, std::int64_t epoch, double start, double seconds) {
+    UpdateRecord update = update_of(worker, start, seconds);
+    update.epoch = epoch;
+    view.add(update);
+  };
+  push(0, 0, 2.0, 1.0);
+  push(0, 0, 5.0, 1.0);
+  push(1, 0, 4.0, 3.0);
+  view.add(EvaluationRecord{.step = 3, .seconds = 7.0, .loss = 0.5, .accuracy = 0.9});
+  push(0, 1, 60.0, 1.0);
+  push(1, 1, 60.0, 3.0);
+  const auto bins = view.timeline().bins();
+  std::vector<double> starts;
+  std::ranges::transform(bins, std::back_inserter(starts), &Bin::start);
+  EXPECT_THAT(starts, ElementsAre(0.0, 3.0, 2.0, 5.0, 5.0));
+  EXPECT_EQ(bins.back()->end, 8.0);
+  EXPECT_EQ(view.evaluations().back().seconds, 5.0);
+  EXPECT_EQ(view.summary().between_seconds, 55.0);  // 2 before the first, 53 between the epochs
+  EXPECT_EQ(view.summary().seconds, 7.0);           // from 1 to 2 nobody was at work
 }
 
 TEST(RunViewTest, SurvivesWhateverALogSays) {

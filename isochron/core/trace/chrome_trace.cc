@@ -43,13 +43,15 @@ std::string span(std::string_view name, WorkerId worker, double start, double se
                        .raw("args", arguments));
 }
 
-std::string spans(const WorkerStep& worker, std::int64_t step) {
+/// In step a worker waits for the others once it has computed; else for its samples, before it starts.
+std::string spans(const WorkerStep& worker, std::int64_t step, bool in_step) {
   const std::string arguments = JsonObject().integer("step", step).integer("batch", worker.batch).str();
   const double computed = worker.start_seconds + worker.compute_seconds;
-  const double waited = computed + worker.wait_seconds;
+  const double waits_from = in_step ? computed : worker.start_seconds - worker.wait_seconds;
+  const double exchanges_from = in_step ? computed + worker.wait_seconds : computed;
   return span("compute", worker.id, worker.start_seconds, worker.compute_seconds, arguments) +
-         span("wait", worker.id, computed, worker.wait_seconds, arguments) +
-         span("exchange", worker.id, waited, worker.exchange_seconds, arguments);
+         span("wait", worker.id, waits_from, worker.wait_seconds, arguments) +
+         span("exchange", worker.id, exchanges_from, worker.exchange_seconds, arguments);
 }
 
 std::string instant(std::string_view name, WorkerId thread, double seconds, std::int64_t step, std::string_view words) {
@@ -90,17 +92,17 @@ std::string ChromeTrace::begin() {
 }
 
 std::string ChromeTrace::add(const StepRecord& record) {
-  return decision(record, record.start_seconds) + shares(record.workers, record.step);
+  return decision(record, record.start_seconds) + shares(record.workers, record.step, true);
 }
 
 std::string ChromeTrace::add(const UpdateRecord& record) {
-  return decision(record, record.worker.start_seconds) + shares({&record.worker, 1}, record.step);
+  return decision(record, record.worker.start_seconds) + shares({&record.worker, 1}, record.step, false);
 }
 
-std::string ChromeTrace::shares(std::span<const WorkerStep> workers, std::int64_t step) {
+std::string ChromeTrace::shares(std::span<const WorkerStep> workers, std::int64_t step, bool in_step) {
   std::string text;
   for (const WorkerStep& worker : workers) {
-    text += spans(worker, step);
+    text += spans(worker, step, in_step);
     Track& counted = track(worker.id);
     if (counted.batch != worker.batch && std::isfinite(worker.start_seconds)) {
       counted.batch = worker.batch;

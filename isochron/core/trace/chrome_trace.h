@@ -34,7 +34,7 @@ class ChromeTrace {
   };
   /// The worker's track; one that neither the header nor a join named goes by its id.
   Track& track(WorkerId worker);
-  std::string shares(std::span<const WorkerStep> workers, std::int64_t step);
+  std::string shares(std::span<const WorkerStep> workers, std::int64_t step, bool in_step);
 
   RunHeader header_;
   std::map<WorkerId, Track> tracks_;
