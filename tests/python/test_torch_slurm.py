@@ -1,5 +1,6 @@
-"""docs/hosts.md under Slurm: its own daemons, of Debian's packages, on two hosts."""
+"""docs/hosts.md under Slurm: its own daemons, of Debian's packages, on two hosts; native workers, too."""
 
+import json
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ import pytest
 from two_hosts import ADDRESSES, NAMES, SCRIPT, check
 
 DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "hosts.md"
-# Processors are counted, not bound: the nodes claim more than there are.
+# Processors are counted, not bound: the nodes claim more than there are. Each has a folder of its own for PMIx.
 SETTINGS = """ClusterName=two
 SlurmctldHost=first
 SlurmUser=root
@@ -28,6 +29,7 @@ MpiDefault=none
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmdSpoolDir={folder}/spool.%n
+TmpFS={folder}/temporary.%n
 StateSaveLocation={folder}/state
 SlurmdParameters=config_overrides
 SchedulerParameters=bf_interval=1,sched_interval=1
@@ -42,7 +44,7 @@ class Slurm:
 
     def __init__(self, hosts, folder):
         self.hosts, self.folder = hosts, folder
-        for name in ("state", "spool.first", "spool.second"):
+        for name in ("state", "spool.first", "spool.second", "temporary.first", "temporary.second"):
             (folder / name).mkdir()
         self.settings = folder / "slurm.conf"
         self.settings.write_text(SETTINGS.format(folder=folder, first=ADDRESSES[0], second=ADDRESSES[1]))
@@ -129,3 +131,23 @@ def test_the_signal_before_the_end_lets_every_worker_finish_the_same_step(slurm)
     slurm.await_line(read, r"(?s)(rank \d ended at .*?){4}", "the end of four workers")
     ends = {tuple(match) for match in re.findall(r"ended at (\d+) (\w+)", read())}
     assert len(ends) == 1 and ends.pop()[1] == "False", read()
+
+
+@pytest.fixture
+def native():
+    program = os.environ.get("ISOCHRON_PROGRAM")
+    if not program:
+        pytest.skip("ISOCHRON_PROGRAM is not set")
+    return program
+
+
+def test_the_documented_batch_file_of_native_workers_trains_one_job_on_two_nodes(slurm, native):
+    text = documented("#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=2\nexport ISOCHRON_INTERFACE")
+    small = "--dataset synthetic --model mlp --global-batch 64 --train-samples 4096 --test-samples 200 --log native.jsonl"
+    text = re.sub("isochron train .*", f"{native} train {small}", text)
+    said = slurm.batch(text)
+    log = slurm.folder / "native.jsonl"
+    assert log.exists(), said
+    header = json.loads(log.read_text().splitlines()[0])
+    assert [worker["name"] for worker in header["workers"]] == ["first-0", "first-1", "second-0", "second-1"], said
+    assert "Proven" in subprocess.run([native, "ledger", log], capture_output=True, text=True).stdout, said
