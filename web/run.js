@@ -145,10 +145,16 @@ class Run {
     return name === "steps" ? this.steps : this.times;
   }
 
-  // One worker's values, null where there is none.
+  // One worker's values, null where there is none. A worker that is not in step has none at the updates of the others:
+  // from its first to its last update the value of the one before stands there.
   row(matrix, worker) {
     const bins = this.timeline.bins;
-    return plain(matrix.subarray(worker * bins, (worker + 1) * bins));
+    const row = plain(matrix.subarray(worker * bins, (worker + 1) * bins));
+    if (this.sync) {
+      const last = row.findLastIndex((value) => value !== null);
+      for (let i = 1; i < last; ++i) row[i] ??= row[i - 1];
+    }
+    return row;
   }
 
   // A mean of rates would say too much where steps differ in length.

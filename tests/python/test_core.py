@@ -26,6 +26,11 @@ def test_importing_the_package_brings_no_framework_along():
     assert output.stdout.strip() == "[]"
 
 
+def test_a_worker_without_a_limit_says_so_in_its_signature():
+    assert "max_batch: int = NO_LIMIT" in _core.Worker.__init__.__doc__
+    assert _core.Worker(0).max_batch == _core.NO_LIMIT
+
+
 def test_a_controller_learns_and_its_state_goes_on_alike():
     one, other = controller(), controller()
     assert one.decision.batch_sizes == [20, 20] and one.decision.reason == "started"

@@ -51,6 +51,18 @@ TEST(ShareGainTest, KnowsWhatEqualSharesWouldTake) {
   EXPECT_NEAR(estimate.best, 2.2, 0.05);
 }
 
+TEST(ShareGainTest, NoSplitIsBetterThanOneInWhichNobodyWaits) {
+  // The workers change places in the middle of the last steps, and the shares with them: nobody ever waits.
+  const Seconds first = [](std::size_t k, double batch) { return (k == 0 ? 0.001 : 0.0015) * batch; };
+  const Seconds then = [](std::size_t k, double batch) { return (k == 0 ? 0.0015 : 0.001) * batch; };
+  ShareGain gain = gain_of({120, 80}, first, 0.0);
+  for (int step = 0; step < 12; ++step) {
+    gain.add(step_of({80, 120}, then, 0.0));
+  }
+  const ShareGain::Estimate estimate = gain.estimate();
+  EXPECT_LE(estimate.best, estimate.now * 1.001);
+}
+
 TEST(ShareGainTest, WhatIsLeftOverAtTheEndOfAnEpochIsNoSplit) {
   // As above; 8 and 2 samples are no 16 times as fast as 100 and 100, and their equal shares would be 5 and 5.
   const Seconds linear = [](std::size_t k, double batch) { return (k == 0 ? 0.001 : 0.004) * batch; };

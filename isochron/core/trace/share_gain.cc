@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <string_view>
+
+#include "isochron/core/trace/metrics.h"
 
 namespace isochron {
 namespace {
@@ -61,7 +64,10 @@ void ShareGain::add(const StepRecord& record) {
     last_ = record.workers;
   }
   if (longest > 0.0 && std::isfinite(record.seconds)) {
-    rests_[steps_++ % kRecent] = std::max(0.0, record.seconds - longest);
+    rests_[steps_ % kRecent] = std::max(0.0, record.seconds - longest);
+    const double used = utilization(record);
+    used_[steps_ % kRecent] = std::isfinite(used) ? std::clamp(used, 0.0, 1.0) : 0.0;
+    ++steps_;
   }
 }
 
@@ -188,7 +194,12 @@ ShareGain::Estimate ShareGain::estimate() const {
   }
   const std::vector<std::int64_t> even = split(known, static_cast<std::int64_t>(samples), Shares::kEqual);
   const double equal = expected_compute(known, even) + rest;
-  return {.now = equal / (expected_compute(known, shares) + rest), .best = speedup(known, global_batch_, rest)};
+  const double now = equal / (expected_compute(known, shares) + rest);
+  // Where speeds have changed within these steps, a split that fits their mean seems better than any was.
+  const std::span<const double> used = filled(used_, steps_);
+  const double mean_used = std::accumulate(used.begin(), used.end(), 0.0) / static_cast<double>(used.size());
+  const double best = speedup(known, global_batch_, rest);
+  return {.now = now, .best = mean_used > 0.0 ? std::min(best, now / mean_used) : best};
 }
 
 }  // namespace isochron

@@ -28,7 +28,7 @@ class ShareGain {
   /// times that do not follow the batch (samples of unequal cost), or a run that is not in step.
   struct Estimate {
     double now = kUnknown;   // the run, by its last steps
-    double best = kUnknown;  // the best split of the same batch
+    double best = kUnknown;  // the best split of the same batch; no more than if nobody had waited in those steps
   };
 
   static constexpr std::size_t kFewest = 8;
@@ -79,6 +79,7 @@ class ShareGain {
   std::map<WorkerId, Track> tracks_;
   std::vector<WorkerStep> last_;         // the workers of the last step
   std::array<double, kRecent> rests_{};  // of the last steps: their seconds beyond the longest computing
+  std::array<double, kRecent> used_{};   // of the same: their utilization
   std::size_t steps_ = 0;
 };
 
