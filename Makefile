@@ -77,7 +77,7 @@ test-count: setup ## write the number of tests that must run into tests/expected
 	@scripts/test.py quick full core-only asan tsan --fresh --update-count
 
 site: setup ## write the documents as a web site to build/site
-	@.venv/bin/python -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet
 
 wheel: setup ## pack the Python package with its native module and the program into dist
 	@.venv/bin/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
