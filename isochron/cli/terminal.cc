@@ -62,11 +62,14 @@ Terminal::Size Terminal::size() {
 }
 
 void Terminal::show(const std::vector<std::string>& lines) const {
+  // What was there is erased before a line is written: after one as wide as the terminal, the cursor still stands on its
+  // last character, which would go, too.
   std::string text = "\033[H";
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    text += lines[i] + "\033[K" + (i + 1 < lines.size() ? "\r\n" : "");
+    const bool is_last = i + 1 == lines.size();
+    text += (is_last ? "\033[J" : "\033[K") + lines[i] + (is_last ? "" : "\r\n");
   }
-  write_all(text + "\033[J");
+  write_all(text);
 }
 
 std::string Terminal::keys() const {

@@ -197,7 +197,9 @@ TEST_F(ViewProgramTest, FollowsALogInATerminal) {
   const fs::path growing = folder_ / "growing.jsonl";
   std::ofstream(growing, std::ios::binary) << log.substr(0, half);
   TerminalSession session(growing.string());
-  EXPECT_THAT(session.await("last events"), AllOf(StartsWith("\033[?1049h"), HasSubstr("isochron on dynamic")));
+  const std::string shown = session.await("last events");
+  EXPECT_THAT(shown, AllOf(StartsWith("\033[?1049h"), HasSubstr("isochron on dynamic")));
+  EXPECT_THAT(shown, HasSubstr("comm\033[0m\r\n"));  // in the 80th column: what erases behind it would erase the m
   std::ofstream(growing, std::ios::binary | std::ios::app) << log.substr(half);
   EXPECT_THAT(session.await("step 80"), HasSubstr("step 80"));
   session.resize(30, 10);
