@@ -62,8 +62,8 @@ Terminal::Size Terminal::size() {
 }
 
 void Terminal::show(const std::vector<std::string>& lines) const {
-  // What was there is erased before a line is written: after one as wide as the terminal, the cursor still stands on its
-  // last character, which would go, too.
+  // What was there is erased before a line is written: after one as wide as the terminal, the cursor still stands on
+  // its last character, which would go, too.
   std::string text = "\033[H";
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const bool is_last = i + 1 == lines.size();

@@ -123,10 +123,10 @@ class RunView {
   std::string forecast_;
   Last last_;
   std::int64_t adjustments_ = 0;
-  double end_ = 0.0;      // of the last step
-  double shift_ = 0.0;    // added to what the log says of time
-  double between_ = 0.0;  // seconds between steps, left out
-  bool resumed_ = false;  // and no step since
+  double end_ = 0.0;         // of the last step
+  double shift_ = 0.0;       // added to what the log says of time
+  double between_ = 0.0;     // seconds between steps, left out
+  bool resumed_ = false;     // and no step since
   std::int64_t epoch_ = -1;  // of the last update
 };
 

@@ -143,8 +143,8 @@ def native():
 
 def test_the_documented_batch_file_of_native_workers_trains_one_job_on_two_nodes(slurm, native):
     text = documented("#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=2\nexport ISOCHRON_INTERFACE")
-    small = "--dataset synthetic --model mlp --global-batch 64 --train-samples 4096 --test-samples 200 --log native.jsonl"
-    text = re.sub("isochron train .*", f"{native} train {small}", text)
+    small = "--dataset synthetic --model mlp --global-batch 64 --train-samples 4096 --test-samples 200"
+    text = re.sub("isochron train .*", f"{native} train {small} --log native.jsonl", text)
     said = slurm.batch(text)
     log = slurm.folder / "native.jsonl"
     assert log.exists(), said
