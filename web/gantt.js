@@ -1,6 +1,6 @@
 // What each worker does over a window of time: a row per worker, a bar per step with computing, waiting and
-// communicating one after the other. Where a bar stands for several steps its parts are their sums. A worker that is not
-// in step waits before it computes.
+// communicating one after the other. Where a bar stands for several steps its parts are their sums. A worker that is
+// not in step waits before it computes.
 "use strict";
 
 class Gantt {
