@@ -15,7 +15,8 @@ packages_of() {
       libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libcpp-httplib-dev zlib1g-dev dataset-fashion-mnist
       $(command -v npm >/dev/null || echo npm)" ;;  # any npm will do; Debian's comes with a great many packages
     test) echo "libgtest-dev libgmock-dev librapidcheck-dev libglpk-dev spin chromium" ;;
-    check) echo "clang-19 clang-format-19 libclang-rt-19-dev libbenchmark-dev slurmctld slurmd slurm-client munge libpmix-dev" ;;
+    check) echo "clang-19 clang-format-19 libclang-rt-19-dev libbenchmark-dev
+      slurmctld slurmd slurm-client munge libpmix-dev" ;;
   esac
 }
 
