@@ -80,7 +80,7 @@ class Gantt {
     for (let bin = first; bin <= last; ++bin) {
       const at = worker * t.bins + bin;
       if (Number.isNaN(t.batch.mean[at])) continue;
-      if (!parts.there) parts.start = t.start[bin] + number(t.offset[at]) - (run.sync ? number(t.wait[at]) : 0);
+      if (!parts.there) parts.start = t.start[bin] + number(t.offset[at]) - (run.asynchronous ? number(t.wait[at]) : 0);
       parts.there = true;
       parts.compute += number(t.compute.mean[at]) * t.count[bin];
       parts.wait += number(t.wait[at]) * t.count[bin];
@@ -105,7 +105,7 @@ class Gantt {
     ctx.clearRect(0, 0, this.width, this.height);
     const colours = Object.fromEntries(
         ["compute", "wait", "exchange"].map((part) => [part, themeColour(`--${part}`)]));
-    const order = run.sync ? ["wait", "compute", "exchange"] : ["compute", "wait", "exchange"];
+    const order = run.asynchronous ? ["wait", "compute", "exchange"] : ["compute", "wait", "exchange"];
     const gap = this.rowHeight > 14 ? 4 : 2;
     run.workers.forEach((unused, worker) => {
       const y = worker * this.rowHeight + gap / 2;

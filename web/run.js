@@ -150,7 +150,7 @@ class Run {
   row(matrix, worker) {
     const bins = this.timeline.bins;
     const row = plain(matrix.subarray(worker * bins, (worker + 1) * bins));
-    if (this.sync) {
+    if (this.asynchronous) {
       const last = row.findLastIndex((value) => value !== null);
       for (let i = 1; i < last; ++i) row[i] ??= row[i - 1];
     }

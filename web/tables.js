@@ -167,7 +167,7 @@ function showNotice() {
     texts.push(`Times are those of training: ${formatSeconds(between)} between steps (evaluations, checkpoints, ` +
                "recovery, turns of other runs) are left out.");
   }
-  if (run.sync) {
+  if (run.asynchronous) {
     texts.push("Where a worker has no bar, it has nothing to do: at the end of an epoch it waits for the others, and " +
                "for evaluations and checkpoints.");
   }

@@ -185,7 +185,7 @@ std::string to_page_json(const RunView& view, const std::string& name, const Sin
       .text("version", header.version)
       .text("policy", header.policy)
       .text("cluster", header.cluster)
-      .text("sync", header.sync)
+      .flag("asynchronous", view.meter().staleness().total() > 0)
       .text("model", header.model)
       .text("dataset", header.dataset)
       .integer("global_batch", header.global_batch)

@@ -81,10 +81,10 @@ TEST(PageDataTest, GivesThePageEveryStep) {
 }
 
 TEST(PageDataTest, SaysWhetherWorkersAreInStep) {
-  RunHeader header = header_of({"a", "b"});
-  EXPECT_EQ(json::parse(to_page_json(RunView(header), "x")).at("sync"), "");
-  header.sync = "ssp";
-  EXPECT_EQ(json::parse(to_page_json(RunView(header), "x")).at("sync"), "ssp");
+  EXPECT_EQ(json::parse(to_page_json(view_of(3), "x")).at("asynchronous"), false);
+  RunView view(header_of({"a", "b"}));
+  view.add(update_of(0, 0.0, 1.0));
+  EXPECT_EQ(json::parse(to_page_json(view, "x")).at("asynchronous"), true);
 }
 
 TEST(PageDataTest, GivesSmallestAndLargestWhereStepsWereSummedUp) {

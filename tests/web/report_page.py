@@ -232,6 +232,29 @@ def write_long_report(isochron, folder):
     return (folder / "long.html").as_uri()
 
 
+def write_asynchronous_report(isochron, folder):
+    run(isochron, "simulate", "--cluster", "hl8", "--policy", "uniform", "--sync", "ssp", "--steps", 20, "--noise", 0.05,
+        "--log", "async.jsonl", folder=folder)  # fmt: skip
+    run(isochron, "report", "async.jsonl", "-o", "async.html", folder=folder)
+    return (folder / "async.html").as_uri()
+
+
+def check_asynchronous(page):
+    """Between its updates a worker has the values of the one before, and its waiting comes before it computes."""
+    rows = page.evaluate("currentRun().workers.map((_, k) => currentRun().row(currentRun().timeline.batch.mean, k))")
+    for row in rows:
+        there = [place for place, value in enumerate(row) if value is not None]
+        check(there == list(range(there[0], there[-1] + 1)), f"a row with holes: {row}")
+    check("waits for the others" in page.inner_text("#notice"), page.inner_text("#notice"))
+    early = page.evaluate("""(() => {
+      const run = currentRun(), t = run.timeline;
+      const at = t.wait.findIndex((seconds) => seconds > 0);
+      return charts.find((chart) => chart.parts).parts(run, [at % t.bins, at % t.bins], Math.floor(at / t.bins)).start -
+             t.start[at % t.bins] + t.wait[at];
+    })()""")
+    check(abs(early) < 1e-6, early)
+
+
 def main():
     options = parse_options(__doc__)
     with scratch() as folder, browser() as running:
@@ -265,6 +288,8 @@ def main():
             check_fits(page)
         with silent_page(running, write_trained_report(options.isochron, folder), **desk) as page:
             check_learning(page)
+        with silent_page(running, write_asynchronous_report(options.isochron, folder), **desk) as page:
+            check_asynchronous(page)
         with silent_page(running, write_long_report(options.isochron, folder), **desk) as page:
             check_long_run(page)
 
