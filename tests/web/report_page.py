@@ -233,8 +233,8 @@ def write_long_report(isochron, folder):
 
 
 def write_asynchronous_report(isochron, folder):
-    run(isochron, "simulate", "--cluster", "hl8", "--policy", "uniform", "--sync", "ssp", "--steps", 20, "--noise", 0.05,
-        "--log", "async.jsonl", folder=folder)  # fmt: skip
+    run(isochron, "simulate", "--cluster", "hl8", "--policy", "uniform", "--sync", "ssp", "--steps", 20,
+        "--noise", 0.05, "--log", "async.jsonl", folder=folder)  # fmt: skip
     run(isochron, "report", "async.jsonl", "-o", "async.html", folder=folder)
     return (folder / "async.html").as_uri()
 
