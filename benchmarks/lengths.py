@@ -1,24 +1,31 @@
 #!/usr/bin/env python3
 """Samples of unequal length on unequal workers: the table of docs/benchmarks.md.
 
-    benchmarks/lengths.py run --json lengths.json       # hl8, hl4, hl1, packed and padded; 4 minutes or so
+    benchmarks/lengths.py run --json lengths.json       # hl8, hl4, three equal workers; packed and padded
+    benchmarks/lengths.py run --json lengths.json --clusters hl8 --collates packed    # one pair, up to 4 minutes
     benchmarks/lengths.py table lengths.json            # as the documents have it
     benchmarks/lengths.py study --json study.json       # simulated, 4 to 256 workers, noise and changing speeds
     benchmarks/lengths.py table study.json
 
-`run` starts benchmarks/python/lengths.py on each emulated cluster; `study` needs the program alone.
+`run` starts benchmarks/python/lengths.py on each emulated cluster. A pair of cluster and collation that FILE has
+already is not run again, so that a long comparison can be made in short turns; one that is cut off at --limit seconds
+keeps the turns that it has finished. `study` needs the program alone.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CLUSTERS = ("hl8", "hl4", "hl1")
+CLUSTERS = ("hl8", "hl4", "equal3")
+COLLATES = ("packed", "padded")
+EQUAL3 = "".join(f'[[worker]]\nname = "w{number}"\ncores = 12\n' for number in range(3))
 LOOPS = ("ddp", "isochron by count", "lengths as if equal", "isochron by cost")
 # Workers, global batch, cost, and steps of the study.
 STUDY = [(4, 32, "linear", 400), (4, 128, "attention:width=341", 400), (8, 64, "attention:width=341", 400),
@@ -26,21 +33,49 @@ STUDY = [(4, 32, "linear", 400), (4, 128, "attention:width=341", 400), (8, 64, "
 SPEEDS = (8, 3, 5, 1, 2, 6, 4, 7)  # over and over
 
 
+def write(path, found):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1) + "\n")
+
+
 def run_real(options):
-    results = []
-    for cluster in options.clusters.split(","):
-        for collate in ("packed", "padded"):
-            with tempfile.TemporaryDirectory() as folder:
-                found = pathlib.Path(folder) / "found.json"
-                worker = [options.python, ROOT / "benchmarks/python/lengths.py", "--collate", collate, "--json", found,
-                          "--turns", options.turns, "--steps", options.steps, "--first-steps", options.first_steps,
-                          "--text", options.text]  # fmt: skip
-                command = [options.program, "launch", "--cluster", cluster, "--", *worker]
-                paths = [str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]
-                path = os.pathsep.join(filter(None, paths))
-                subprocess.run([*map(str, command)], check=True, env={**os.environ, "PYTHONPATH": path})
-                results.append({"cluster": cluster, **json.loads(found.read_text())})
-    return {"kind": "run", "runs": results}
+    """Writes after every pair."""
+    there = json.loads(options.json.read_text()) if options.json.exists() else {"kind": "run", "runs": []}
+    done = {(run["cluster"], run["collate"]) for run in there["runs"]}
+    wanted = [(cluster, collate) for cluster in options.clusters.split(",") for collate in options.collates.split(",")]
+    for cluster, collate in wanted:
+        if (cluster, collate) in done:
+            continue
+        found = run_pair(options, cluster, collate)
+        if found is None:
+            print(f"{cluster}, {collate}: no turn was finished within {options.limit} s", file=sys.stderr)
+            continue
+        there["runs"].append({"cluster": cluster, **found})
+        write(options.json, there)
+
+
+def run_pair(options, cluster, collate):
+    """What it has found within the limit; None: nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        found, three = pathlib.Path(folder) / "found.json", pathlib.Path(folder) / "equal3.toml"
+        three.write_text(EQUAL3)
+        worker = [options.python, ROOT / "benchmarks/python/lengths.py", "--collate", collate, "--json", found,
+                  "--turns", options.turns, "--steps", options.steps, "--first-steps", options.first_steps,
+                  "--text", options.text, "--cost", options.cost]  # fmt: skip
+        named = three if cluster == "equal3" else cluster
+        command = [options.program, "launch", "--cluster", named, "--", *worker]
+        path = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]))
+        launcher = subprocess.Popen([*map(str, command)], env={**os.environ, "PYTHONPATH": path})
+        try:
+            if launcher.wait(options.limit):
+                raise SystemExit(f"{cluster}, {collate}: the launcher ended with status {launcher.returncode}")
+        except subprocess.TimeoutExpired:
+            launcher.send_signal(signal.SIGTERM)  # it ends its workers
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                launcher.wait(30)
+            launcher.kill()
+            launcher.wait()
+        return json.loads(found.read_text()) if found.exists() else None
 
 
 def cluster_of(workers, changing, steps):
@@ -77,7 +112,7 @@ def simulate(options, workers, batch, cost, steps, collate, changing):
 def run_study(options):
     rows = []
     for workers, batch, cost, steps in STUDY:
-        for collate in ("packed", "padded"):
+        for collate in COLLATES:
             for changing in (False, True):
                 times = simulate(options, workers, batch, cost, steps, collate, changing)
                 rows.append({"workers": workers, "batch": batch, "cost": cost, "steps": steps, "collate": collate,
@@ -99,14 +134,14 @@ def table_of_study(found):
 
 
 def table_of_runs(found):
-    yield "| cluster | collation | DDP | by count | lengths as if equal | by cost | over by count | tokens/s |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| cluster | collation | turns | DDP | by count | lengths as if equal | by cost | over by count | tokens/s |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for run in found["runs"]:
         by_name = {one["name"]: one for one in run["results"]}
         rates = " | ".join(f"{by_name[name]['samples_per_second']:.1f}" for name in LOOPS)
         last = by_name[LOOPS[-1]]
-        tokens = f"{last['tokens_per_second']:.0f}"
-        yield f"| {run['cluster']} | {run['collate']} | {rates} | {last['over_by_count']:.2f} | {tokens} |"
+        gained = f"{last['over_by_count']:.2f} | {last['tokens_per_second']:.0f}"
+        yield f"| {run['cluster']} | {run['collate']} | {run['turns']} | {rates} | {gained} |"
 
 
 def main():
@@ -116,7 +151,10 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="where run and study write")
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/isochron")
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--clusters", default=",".join(CLUSTERS))
+    parser.add_argument("--clusters", default=",".join(CLUSTERS), help="names, and equal3: three equal workers")
+    parser.add_argument("--collates", default=",".join(COLLATES))
+    parser.add_argument("--cost", default="attention:width=128", help="of a sequence; attention: learned")
+    parser.add_argument("--limit", type=float, default=240.0, help="seconds for a pair of cluster and collation")
     parser.add_argument("--text", choices=("speeches", "lognormal"), default="speeches")
     parser.add_argument("--seeds", type=int, default=3, help="of the study")
     parser.add_argument("--turns", type=int, default=3)
@@ -130,8 +168,10 @@ def main():
         found = json.loads(options.file.read_text())
         print("\n".join((table_of_runs if found["kind"] == "run" else table_of_study)(found)))
         return
-    found = run_real(options) if options.what == "run" else run_study(options)
-    options.json.write_text(json.dumps(found, indent=1) + "\n")
+    if options.what == "run":
+        run_real(options)
+    else:
+        write(options.json, run_study(options))
 
 
 if __name__ == "__main__":

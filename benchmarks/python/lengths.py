@@ -8,7 +8,8 @@ Stock DDP, isochron by count, lengths balanced as if the workers were equal, and
 Packed: a small GPT whose attention stays within a sequence. Padded: a small encoder that classifies. The text is
 Shakespeare's speeches, as `make data` brings them, a token a byte, cut to at most 512; or `--text lognormal`, made up
 (median 60, sigma 0.8, 8 to 512 tokens). The first turn, in which policies learn, does not count. The first worker
-prints medians over the turns; --json FILE writes them. benchmarks/lengths.py runs this on several clusters.
+prints medians over the turns; --json FILE has them after every turn, so that a run may be cut off.
+benchmarks/lengths.py runs this on several clusters.
 """
 
 import argparse
@@ -170,11 +171,11 @@ def stock(job, dataset, batch, collate):
             yield
 
 
-def ours(dataset, batch, collate, policy, by_cost):
+def ours(dataset, batch, collate, cost, policy, by_cost):
     job = isochron.Job(global_batch=batch, policy=policy, last_batch="drop")
     model = new(collate)
     model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=0.01))
-    said = {"lengths": dataset.lengths, "collate": collate, "cost": f"attention:width={WIDTH}"} if by_cost else {}
+    said = {"lengths": dataset.lengths, "collate": collate, "cost": cost} if by_cost else {}
     loader = job.loader(dataset, collate_fn=packed if collate == "packed" else padded, **said)
     while True:
         for one in loader:
@@ -182,6 +183,25 @@ def ours(dataset, batch, collate, policy, by_cost):
             optimizer.step()
             optimizer.zero_grad()
             yield
+
+
+def medians(rates, tokens):
+    """Of the turns that count; `tokens` has a sample on average."""
+    results = []
+    for name, (_, *mine) in rates.items():
+        over = [one / base for one, base in zip(mine, rates["isochron by count"][1:], strict=True)]
+        rate = statistics.median(mine)
+        results.append({"name": name, "samples_per_second": rate, "tokens_per_second": rate * tokens,
+                        "over_by_count": statistics.median(over), "turns": mine})  # fmt: skip
+    return results
+
+
+def write(path, options, results):
+    """All of it or nothing, whenever the run is cut off."""
+    told = {name: value for name, value in vars(options).items() if name not in ("json", "data")}
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps({**told, "turns": len(results[0]["turns"]), "results": results}) + "\n")
+    part.replace(path)
 
 
 def main():
@@ -192,37 +212,36 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, default=ROOT / "data" / "shakespeare")
     parser.add_argument("--turns", type=int, default=3, help="of each, after the first, which does not count")
     parser.add_argument("--steps", type=int, default=10, help="of a turn")
-    parser.add_argument("--first-steps", type=int, default=20, help="of the turn that does not count")
+    parser.add_argument("--first-steps", type=int, default=20, help="of the turn that does not count, where one learns")
+    parser.add_argument("--cost", default=f"attention:width={WIDTH}", help="of a sequence, as job.loader() takes it")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     dataset = Sequences(speeches(options.data) if options.text == "speeches" else made_up(options.batch * 50))
     kind = {"dataset": dataset, "batch": options.batch, "collate": options.collate}
+    mine = {**kind, "cost": options.cost}
     job = isochron.Job(global_batch=options.batch)  # makes the group that the launcher says
     loops = {
         "ddp": stock(job, **kind),
-        "isochron by count": ours(policy="isochron", by_cost=False, **kind),
-        "lengths as if equal": ours(policy="uniform", by_cost=True, **kind),
-        "isochron by cost": ours(policy="isochron", by_cost=True, **kind),
+        "isochron by count": ours(policy="isochron", by_cost=False, **mine),
+        "lengths as if equal": ours(policy="uniform", by_cost=True, **mine),
+        "isochron by cost": ours(policy="isochron", by_cost=True, **mine),
     }
+    tokens = sum(dataset.lengths) / len(dataset)
+    results = []
     rates = {name: [] for name in loops}
     for turn in range(options.turns + 1):
         for name, loop in loops.items():
-            seconds, _ = timed(job, loop, options.first_steps if turn == 0 else options.steps)
+            first = options.first_steps if name.startswith("isochron") else min(3, options.first_steps)
+            seconds, _ = timed(job, loop, first if turn == 0 else options.steps)
             rates[name].append(options.batch / seconds)
-    if job.rank > 0:
-        return
-    tokens = sum(dataset.lengths) / len(dataset)
-    results = []
-    for name, (_, *mine) in rates.items():
-        over = [one / base for one, base in zip(mine, rates["isochron by count"][1:], strict=True)]
-        rate = statistics.median(mine)
-        results.append({"name": name, "samples_per_second": rate, "tokens_per_second": rate * tokens,
-                        "over_by_count": statistics.median(over)})  # fmt: skip
-        told = f"{rate:7.1f} samples/s, {rate * tokens:8.0f} tokens/s, {statistics.median(over):.2f} x by count"
-        print(f"{name:>20}: {told}")
-    if options.json:
-        options.json.write_text(json.dumps({**vars(options), "json": None, "data": None, "results": results}) + "\n")
+        if turn > 0 and job.rank == 0:
+            results = medians(rates, tokens)
+            if options.json:
+                write(options.json, options, results)
+    for one in results:
+        rate, over = f"{one['samples_per_second']:7.1f} samples/s", f"{one['over_by_count']:.2f} x by count"
+        print(f"{one['name']:>20}: {rate}, {one['tokens_per_second']:8.0f} tokens/s, {over}")
 
 
 if __name__ == "__main__":

@@ -57,10 +57,11 @@ void Steps::open_replica(const LoaderOptions& loader) {
     replica_.open(dataset_->size());
     return;
   }
-  SampleWorks works{.works = {}, .collation = loader.collation};
+  const LengthCost& cost = *loader.cost;
+  SampleWorks works{.works = {}, .collation = loader.collation, .learns_squares = cost.learned};
   works.works.reserve(dataset_->lengths().size());
   for (const std::int32_t length : dataset_->lengths()) {
-    works.works.push_back(static_cast<float>(loader.cost->work(length)));
+    works.works.push_back(static_cast<float>(cost.learned ? length : cost.work(length)));
   }
   replica_.open(std::move(works));
 }

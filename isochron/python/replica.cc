@@ -132,22 +132,32 @@ void bind_making(nb::class_<Replica>& replica) {
       "open_by_cost",
       [](Replica& self,
          const nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>& works,
-         const std::string& collate) {
+         const std::string& collate,
+         bool learns_squares) {
         self.open(SampleWorks{
             .works = {works.data(), works.data() + works.size()},
-            .collation = parse_name(kCollationNames, "collate", collate)});
+            .collation = parse_name(kCollationNames, "collate", collate),
+            .learns_squares = learns_squares});
       },
       nb::arg("works"),
       nb::arg("collate"),
+      nb::kw_only(),
+      nb::arg("learns_squares") = false,
       "A dataset whose samples cost differently: works by sample, and how those of a share add up.");
   replica.def("open_stream", nb::overload_cast<>(&Replica::open_stream));
   replica.def(
-      "open_stream_by_cost",
-      [](Replica& self, const std::string& collate) {
-        self.open_stream(parse_name(kCollationNames, "collate", collate));
+      "open_arriving",
+      [](Replica& self, const std::string& collate, bool learns_squares, std::int64_t dataset_size) {
+        self.open(ArrivingWorks{
+            .collation = parse_name(kCollationNames, "collate", collate),
+            .learns_squares = learns_squares,
+            .dataset_size = dataset_size});
       },
       nb::arg("collate"),
-      "A stream whose samples cost differently: plan_arrived() is told their works.");
+      nb::kw_only(),
+      nb::arg("learns_squares") = false,
+      nb::arg("dataset_size") = 0,
+      "Samples that cost differently and are known only as they arrive: plan_arrived() is told their works. 0: a stream.");
 }
 
 void bind_steps(nb::class_<Replica>& replica) {
@@ -273,6 +283,7 @@ void bind_views(nb::class_<Replica>& replica) {
       .def_prop_ro("by_cost", &Replica::by_cost)
       .def_prop_ro("units_per_sample", &Replica::units_per_sample)
       .def_prop_ro("work_per_sample", &Replica::work_per_sample)
+      .def_prop_ro("work_per_square", &Replica::work_per_square)
       .def("foresee", &Replica::foresee, nb::arg("epoch"), nb::arg("position"))
       .def_prop_ro("stopping", &Replica::stopping)
       .def_prop_ro("stop_signal", &Replica::stop_signal)

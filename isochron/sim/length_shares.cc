@@ -16,9 +16,10 @@ std::int64_t epoch_size(std::int64_t global_batch, std::int64_t steps) {
 
 LengthShares::LengthShares(const Lengths& lengths, std::int64_t global_batch, std::int64_t steps, std::uint64_t seed)
     : by_cost_(lengths.by_cost),
+      learned_(lengths.cost.learned),
       works_(lengths.works(epoch_size(global_batch, steps), seed)),
       sampler_({.dataset_size = epoch_size(global_batch, steps), .global_batch = global_batch, .seed = seed}),
-      work_(works_) {
+      work_(lengths.known_works(epoch_size(global_batch, steps), seed)) {
   const double sum = std::accumulate(works_.works.begin(), works_.works.end(), 0.0);
   mean_work_ = sum > 0.0 ? sum / static_cast<double>(works_.works.size()) : 1.0;
 }
@@ -39,10 +40,16 @@ const std::vector<LengthShares::Share>& LengthShares::deal(
     deal_by_count(decision.batch_sizes);
   } else if (const Controller* const controller = splitter.controller()) {
     const std::vector<Worker> members = fleet.roster(false);
-    dealt_ = work_.deal(sampler_, sampler_.state().position, sampler_.step_size(), *controller, members).shares;
-    for (const WorkShares::Share& share : dealt_) {
-      shares_.push_back({.samples = share.samples, .amount = share.work / mean_work_});
+    WorkShares::Dealt dealt =
+        work_.deal(sampler_, sampler_.state().position, sampler_.step_size(), *controller, members);
+    std::span<const std::int64_t> positions = dealt.positions;
+    for (const WorkShares::Share& share : dealt.shares) {
+      const auto count = static_cast<std::size_t>(share.samples);
+      const double work = learned_ ? true_work(positions.first(count)) : share.work;
+      shares_.push_back({.samples = share.samples, .amount = work / mean_work_});
+      positions = positions.subspan(count);
     }
+    dealt_ = std::move(dealt.shares);
   } else {
     deal_for_oracle(fleet);
   }
@@ -84,6 +91,14 @@ double LengthShares::total(std::span<const double> works) const {
   }
   return works_.collation == Collation::kPacked ? std::accumulate(works.begin(), works.end(), 0.0)
                                                 : static_cast<double>(works.size()) * *std::ranges::max_element(works);
+}
+
+double LengthShares::true_work(std::span<const std::int64_t> positions) const {
+  std::vector<double> works;
+  for (const std::int64_t position : positions) {
+    works.push_back(static_cast<double>(works_.works[static_cast<std::size_t>(sampler_.sample_at(position))]));
+  }
+  return total(works);
 }
 
 void LengthShares::finish(const Splitter& splitter, StepTelemetry& telemetry) {

@@ -37,8 +37,11 @@ class LengthShares {
   void deal_by_count(std::span<const std::int64_t> batch_sizes);
   void deal_for_oracle(const Fleet& fleet);
   [[nodiscard]] double total(std::span<const double> works) const;
+  /// What a share of these positions costs in truth.
+  [[nodiscard]] double true_work(std::span<const std::int64_t> positions) const;
 
   bool by_cost_;
+  bool learned_;  // what squares cost is not known to policies
   SampleWorks works_;
   double mean_work_ = 1.0;
   Sampler sampler_;

@@ -34,6 +34,17 @@ SampleWorks Lengths::works(std::int64_t samples, std::uint64_t seed) const {
   return works;
 }
 
+SampleWorks Lengths::known_works(std::int64_t samples, std::uint64_t seed) const {
+  if (!cost.learned) {
+    return works(samples, seed);
+  }
+  Lengths linear = *this;
+  linear.cost = {};
+  SampleWorks known = linear.works(samples, seed);
+  known.learns_squares = true;
+  return known;
+}
+
 Lengths parse_lengths(const std::string& text) {
   Specification specification = Specification::parse("lengths", text);
   require(specification.name == "lognormal", "lengths", in_quotes(specification.name), "lognormal, or a file of them");

@@ -29,8 +29,10 @@ struct Lengths {
   /// Throws std::invalid_argument naming the value and what is permitted.
   void validate() const;
 
-  /// The lengths of `samples` samples; the same for the same seed.
+  /// The works of `samples` samples; the same for the same seed.
   [[nodiscard]] SampleWorks works(std::int64_t samples, std::uint64_t seed) const;
+  /// What a job knows of them: works, or lengths where it learns what their squares cost.
+  [[nodiscard]] SampleWorks known_works(std::int64_t samples, std::uint64_t seed) const;
 };
 
 /// "lognormal", or "lognormal:sigma=0.5,median=300". Throws like validate(), and on another name.

@@ -41,7 +41,7 @@ void add(std::vector<Option>& options, const char* group, std::vector<Option> mo
 void check_documents(const Options& options) {
   if (options.cost != "count") {
     const bool known = options.cost == "linear" || options.cost.starts_with("attention");
-    require(known, "cost", in_quotes(options.cost), "count, linear, attention:width=WIDTH");
+    require(known, "cost", in_quotes(options.cost), "count, linear, attention, attention:width=WIDTH");
     (void)parse_length_cost("cost", options.cost);
   }
   if (options.lengths == SampleLengths::kFixed) {
@@ -83,7 +83,7 @@ std::vector<Option> run_options(Options& run) {
        text_option(
            "cost",
            run.cost,
-           "count|linear|attention:width=WIDTH",
+           "count|linear|attention|attention:width=WIDTH",
            "Of a document: what the steps are dealt by; count: all alike"),
        choice_option("collate", run.collate, kCollationNames, "Documents one behind the other, or filled up"),
        flag_option("augment", run.augment, "Train on images flipped and cropped, not as they are"),

@@ -1,8 +1,9 @@
 """What samples of unequal length cost, the same for all frameworks: lengths=, cost=, collate= and count= of a loader.
 
-`cost` makes works of lengths: "linear", the length; "attention", L + L^2 / (6 width), what a transformer of that width
-computes for a sequence, as "attention:width=768"; or a function of an array of lengths. `collate` says what becomes of
-a worker's samples: "padded", all are filled up to the longest; "packed", they come one behind the other.
+`cost` makes works of lengths: "linear", the length; "attention", a L + b L^2, where b / a is learned from the times of
+the steps; "attention:width=768", L + L^2 / (6 width), what a transformer of that width computes for a sequence; or a
+function of an array of lengths. `collate` says what becomes of a worker's samples: "padded", all are filled up to the
+longest; "packed", they come one behind the other.
 `count="lengths"` says that losses are means over what the lengths count, such as tokens, not over samples.
 """
 
@@ -12,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 COLLATES = ("padded", "packed")
-WIDTH = 768.0  # of GPT-2
 Cost = str | Callable[[Any], Any]
 
 
@@ -33,12 +33,15 @@ def check(lengths: Any, cost: Any, collate: Any, sampler: Any = None, count: Any
         raise ValueError("lengths with a sampler=; permitted: one of them, since the job deals the samples by cost")
 
 
+def learns_squares(cost: Any) -> bool:
+    """Works are lengths then, and what their squares cost is learned."""
+    return isinstance(cost, str) and cost == "attention"
+
+
 def _width(cost: Any) -> float:
-    """The width of "attention"; 0 for "linear"."""
-    if cost == "linear":
+    """The width of "attention"; 0 for "linear", and where the job has to learn what squares cost."""
+    if cost == "linear" or learns_squares(cost):
         return 0.0
-    if cost == "attention":
-        return WIDTH
     if isinstance(cost, str) and cost.startswith("attention:width="):
         try:
             width = float(cost.removeprefix("attention:width="))

@@ -45,7 +45,7 @@ TEST(CostPartsTest, PartsPerStepPerSampleAndPerWorkAreToldApart) {
   const std::vector workers{readings_of(truth, 300, 1)};
   const double ratio = ratio_of(workers);
   EXPECT_NEAR(ratio, 0.5, 0.02);
-  const CostParts::Fit found = workers.front().fit(ratio, 1e-6);
+  const CostParts::Fit found = workers.front().fit({.per_sample = ratio}, 1e-6);
   EXPECT_NEAR(found.per_step, 0.3, 0.01);
   EXPECT_NEAR(found.per_work, 0.1, 0.001);
   EXPECT_LT(found.squares, 1e-3);
@@ -66,7 +66,7 @@ TEST(CostPartsTest, WhatCostsNothingPerSampleIsFoundToCostNothing) {
   std::vector<CostParts> workers;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     workers.push_back(readings_of({.per_step = 0.2, .per_work = 0.1, .noise = 0.05}, 200, seed));
-    const CostParts::Fit found = workers.back().fit(0.0, 2.5e-3);
+    const CostParts::Fit found = workers.back().fit({}, 2.5e-3);
     EXPECT_GE(found.per_step, 0.0);
     EXPECT_GT(found.per_work, 0.0);
   }
@@ -92,7 +92,7 @@ TEST(CostPartsTest, NothingIsBelievedBeforeReadingsSayIt) {
   for (int n = 0; n < 50; ++n) {
     same.add(10.0, 10.0, 1.0);
   }
-  EXPECT_GT(same.fit(0.0, 1e-2).per_work, 0.0);
+  EXPECT_GT(same.fit({}, 1e-2).per_work, 0.0);
   EXPECT_LT(ratio_of({same}), 0.1);
   CostParts one;
   one.add(10.0, 10.0, 1.0);
@@ -109,6 +109,35 @@ TEST(CostPartsTest, AChangedWorkloadIsLearnedAnew) {
     parts.add(samples, work, 0.1 * work);
   }
   EXPECT_LT(ratio_of({parts}), 0.05);
+}
+
+TEST(CostPartsTest, SquaresAreToldFromSamplesAndWork) {
+  // A sample by itself costs half the mean sample's work, the mean square twice of it.
+  std::vector<CostParts> workers(4);
+  for (std::size_t k = 0; k < workers.size(); ++k) {
+    Random random({11, k});
+    for (int n = 0; n < 200; ++n) {
+      const double samples = 8.0 + static_cast<double>(random.below(9));
+      const double work = 12.0 * std::exp(0.12 * random.normal());
+      const double squares = 12.0 * std::exp(0.4 * random.normal());
+      const double seconds = static_cast<double>(k + 1) * (0.1 * work + 0.2 * squares + 0.05 * samples);
+      workers[k].add(samples, work, seconds * std::exp(0.03 * random.normal()), squares);
+    }
+  }
+  CostRatios found;
+  for (int turn = 0; turn < 30; ++turn) {
+    std::vector<KnownParts> known;
+    std::vector<const CostParts*> pointers;
+    for (const CostParts& parts : workers) {
+      known.push_back({.parts = &parts, .ratios = found});
+      pointers.push_back(&parts);
+    }
+    found.per_square = pooled_square_ratio(known);
+    found.per_sample = pooled_ratio(pointers, found.per_square);
+  }
+  EXPECT_NEAR(found.per_square, 2.0, 0.3);
+  EXPECT_NEAR(found.per_sample, 0.5, 0.25);
+  EXPECT_EQ(pooled_square_ratio({}), 0.0);
 }
 
 TEST(CostPartsTest, ARestoredStateEstimatesTheSame) {

@@ -22,6 +22,13 @@ def test_dealt_by_cost_equals_single_process(pair, kind):
     assert sum(first) > 1.2 * sum(second)  # and the faster worker has more
 
 
+def test_what_attention_costs_is_learned_alike_by_all(pair):
+    results = pair.run(CASES + "cost_parity", kind="lstm", steps=50, cost="attention")
+    assert results[0]["learned"] == results[1]["learned"] > 0.1
+    for result in results:
+        assert result["far"] < EXACT
+
+
 @pytest.mark.parametrize("by", ["loader", "weight"])
 def test_a_loader_that_counts_lengths_needs_no_more_words(pair, by):
     for result in pair.run(CASES + "cost_parity", kind="lstm", steps=50, by=by):

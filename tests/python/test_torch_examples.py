@@ -22,8 +22,8 @@ def lines(name):
     return [line for line in (EXAMPLES / f"{name}.py").read_text().splitlines() if line]
 
 
-def new_lines(name):
-    difference = difflib.ndiff(lines(f"{name}_before"), lines(f"{name}_after"))
+def new_lines(name, before="before"):
+    difference = difflib.ndiff(lines(f"{name}_{before}")[1:], lines(f"{name}_after")[1:])
     return sum(line.startswith("+ ") for line in difference)
 
 
@@ -34,6 +34,16 @@ def test_converting_takes_six_lines(name):
 
 def test_two_datasets_and_checkpoints_take_ten_lines():
     assert 0 < new_lines("finetune") <= 10
+
+
+def test_dealing_by_cost_takes_three_lines(alone, pair):
+    """An isochron job by count is the before; from a plain loop it is six lines as for the others."""
+    assert 0 < new_lines("lengths", "by_count") <= 3
+    arguments, begins = RUNS["lengths"]
+    path = str(EXAMPLES / "lengths_by_count.py")
+    for workers in (alone, pair):
+        for output in workers.run("example", path=path, arguments=arguments):
+            assert output.startswith(begins)
 
 
 @pytest.mark.parametrize("name", RUNS)

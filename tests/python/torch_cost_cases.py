@@ -117,8 +117,9 @@ def new(kind):
     return KINDS[kind][0]().double()
 
 
-def cost_parity(kind, steps=50, batch=24, weighting="exact", by="backward"):
-    """How far training dealt by cost ends from one process, how far that went, and how uneven the shares were."""
+def cost_parity(kind, steps=50, batch=24, weighting="exact", by="backward", cost="linear"):
+    """How far training dealt by cost ends from one process, how far that went, and how uneven the shares were. With the
+    cost "attention" the squares of lengths take time, too."""
     data, collate = Speeches(), KINDS[kind][1]
     job = isochron.Job(global_batch=batch, weighting=weighting)
     model = new(kind)
@@ -126,11 +127,13 @@ def cost_parity(kind, steps=50, batch=24, weighting="exact", by="backward"):
     model, optimizer = job.prepare(model, optimizer)
     count = None if kind == "encoder" else "lengths"
     told = {} if by == "backward" else {"count": count}
-    loader = job.loader(data, lengths=data.lengths, collate=KINDS[kind][2], collate_fn=collate, **told)
+    loader = job.loader(data, lengths=data.lengths, cost=cost, collate=KINDS[kind][2], collate_fn=collate, **told)
     shares = []
     while len(shares) < steps:
         for entry in loader:
             shares.append(len(entry[0]))
+            if cost == "attention":
+                time.sleep(1e-5 * entry[3].numel() * entry[3].shape[1] * (1 + 3 * job.rank))
             time.sleep(1e-4 * float(entry[3].sum() if kind != "gpt" else len(entry[1])) * (1 + 3 * job.rank))
             if by == "weight":
                 (loss_of(kind, model, entry) * job.weight).backward()
@@ -142,7 +145,7 @@ def cost_parity(kind, steps=50, batch=24, weighting="exact", by="backward"):
                 break
     job.finish_step()
     mine = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-    record = job.last_step
+    record, learned = job.last_step, job._replica.work_per_square
     job.close()
 
     alone = new(kind)
@@ -159,7 +162,7 @@ def cost_parity(kind, steps=50, batch=24, weighting="exact", by="backward"):
         sampler.advance()
     theirs = torch.cat([parameter.detach().flatten() for parameter in alone.parameters()])
     return {"far": (mine - theirs).abs().max().item(), "went": (theirs - start).abs().max().item(), "shares": shares,
-            "loss": record.loss, "true_loss": loss.item()}  # fmt: skip
+            "loss": record.loss, "true_loss": loss.item(), "learned": learned}  # fmt: skip
 
 
 class Spoken(IterableDataset):

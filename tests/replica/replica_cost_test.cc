@@ -179,6 +179,100 @@ TEST(ReplicaCostTest, CostsPerStepAndPerSampleAreLearned) {
   EXPECT_NEAR((*job)[0].work_per_sample(), 1.0, 0.4);
 }
 
+/// Lengths, where a job has to learn what their squares cost, and what they cost in truth: as much as the lengths.
+struct AttentionJob {
+  explicit AttentionJob(Collation collation, std::uint64_t noise_seed = 9) : random({noise_seed}) {
+    works = lengths(100'000, collation);
+    works.learns_squares = true;
+    double sum = 0.0;
+    double squares = 0.0;
+    for (const float work : works.works) {
+      sum += static_cast<double>(work);
+      squares += static_cast<double>(work) * static_cast<double>(work);
+    }
+    per_square = sum / squares;
+    for (std::size_t rank = 0; rank < job.size(); ++rank) {
+      job[rank].open(works);
+    }
+  }
+
+  /// The longest time of a share over the shortest.
+  double step(double noise) {
+    std::vector<StepReport> reports;
+    std::vector<double> times;
+    for (std::size_t rank = 0; rank < job.size(); ++rank) {
+      const StepPlan& plan = job[rank].plan();
+      double cost = 0.0;
+      double largest = 0.0;
+      for (const std::int64_t position : plan.positions(plan.mine)) {
+        const auto sample = static_cast<std::size_t>(job[0].sampler().sample_at(position));
+        const auto length = static_cast<double>(works.works[sample]);
+        const double one = length + per_square * length * length;
+        cost += one;
+        largest = std::max(largest, one);
+      }
+      cost = works.collation == Collation::kPacked ? cost : static_cast<double>(plan.mine.size()) * largest;
+      times.push_back(std::exp2(static_cast<double>(rank)) * 1e-4 * cost);
+      reports.push_back(job[rank].report({.seconds = times.back() * std::exp(noise * random.normal())}));
+    }
+    job.complete(reports);
+    return std::ranges::max(times) / std::ranges::min(times);
+  }
+
+  SampleWorks works;
+  double per_square = 0.0;
+  TestJob job{{.global_batch = 64}, std::vector<Worker>(4), 0};
+  Random random;
+};
+
+TEST(ReplicaCostTest, WhatSquaresOfLengthsCostIsLearned) {
+  for (const Collation collation : {Collation::kPacked, Collation::kPadded}) {
+    AttentionJob attention(collation);
+    EXPECT_EQ(attention.job[0].work_per_square(), 0.0);
+    double spread = 0.0;
+    for (int n = 0; n < 150; ++n) {
+      const double now = attention.step(0.05);
+      spread += n < 100 ? 0.0 : now / 50.0;
+    }
+    EXPECT_NEAR(attention.job[0].work_per_square(), 1.0, 0.3) << name_of(kCollationNames, collation);
+    EXPECT_LT(spread, collation == Collation::kPacked ? 1.15 : 1.5);
+    for (std::size_t rank = 1; rank < 4; ++rank) {  // not a bit differs
+      EXPECT_EQ(attention.job[rank].work_per_square(), attention.job[0].work_per_square());
+      EXPECT_EQ(attention.job[rank].state().serialize(), attention.job[0].state().serialize());
+    }
+  }
+}
+
+TEST(ReplicaCostTest, SquaresThatCostNothingAreFoundToCostNothing) {
+  AttentionJob linear(Collation::kPacked);
+  linear.per_square = 0.0;
+  for (int n = 0; n < 100; ++n) {
+    linear.step(0.05);
+  }
+  EXPECT_LT(linear.job[0].work_per_square(), 0.05);
+}
+
+TEST(ReplicaCostTest, WhatSquaresCostSurvivesSavingAndIsKnownToNewcomers) {
+  AttentionJob attention(Collation::kPacked);
+  for (int n = 0; n < 40; ++n) {
+    attention.step(0.05);
+  }
+  const double learned = attention.job[0].work_per_square();
+  EXPECT_GT(learned, 0.5);
+  const State saved = State::parse(attention.job[0].state().serialize());
+  Replica before({.global_batch = 64}, std::vector<Worker>(4), 2);
+  before.restore(saved);
+  before.open(attention.works);
+  Replica after({.global_batch = 64}, std::vector<Worker>(4), 2);
+  after.open(attention.works);
+  after.restore(saved);
+  EXPECT_EQ(before.work_per_square(), learned);
+  EXPECT_EQ(after.work_per_square(), learned);
+  EXPECT_EQ(after.work_per_sample(), attention.job[2].work_per_sample());
+  EXPECT_EQ(before.plan().digest, attention.job[2].plan().digest);
+  EXPECT_EQ(after.plan().digest, before.plan_under_way().digest);
+}
+
 TEST(ReplicaCostTest, EveryPolicySeesWork) {
   // By count, the share of the right number takes a time that lengths decide; by cost only speeds do.
   for (const char* const policy : {"isochron", "omnilearn", "lb-bsp", "lbb", "dlb:interval=10"}) {
@@ -267,7 +361,7 @@ TEST(ReplicaCostTest, AStreamIsDealtByWorksAsTheyArrive) {
   const SampleWorks works = lengths(32);
   TestJob job({.global_batch = 32}, {{}, {}});
   for (std::size_t rank : {0U, 1U}) {
-    job[rank].open_stream(Collation::kPacked);
+    job[rank].open(ArrivingWorks{});
     EXPECT_THROW((void)job[rank].plan(32), OrderError);
     EXPECT_THAT(refusal_of_lengths([&] { (void)job[rank].plan_arrived({}); }), HasSubstr("permitted: 1 to 32"));
   }
@@ -291,7 +385,7 @@ TEST(ReplicaCostTest, AStreamIsDealtByWorksAsTheyArrive) {
   // A job that goes on has the mean of before, not that of its own first step.
   Replica restored({.global_batch = 32}, {{}, {}}, 0);
   restored.restore(job[0].state());
-  restored.open_stream(Collation::kPacked);
+  restored.open(ArrivingWorks{});
   const std::vector<float> twice(32, 2.0F * works.works[0]);
   EXPECT_EQ(restored.plan_arrived(twice).digest, job[0].plan_arrived(twice).digest);
   CostJob known({.global_batch = 32}, unequal(), lengths(100));

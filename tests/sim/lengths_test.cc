@@ -73,6 +73,13 @@ TEST(LengthsTest, PaddedSharesGainMore) {
   EXPECT_GT(times.by_count, 2.5);
 }
 
+TEST(LengthsTest, WhatAttentionCostsIsLearned) {
+  for (const Collation collation : {Collation::kPacked, Collation::kPadded}) {
+    const Lengths learned{.cost = {.attention_width = 64.0, .learned = true}, .collation = collation};
+    EXPECT_LT(over_oracle(mixed_speeds(16, 0.05), 256, learned, 300).by_cost, 1.0 / 0.97);
+  }
+}
+
 TEST(LengthsTest, EqualLengthsCostWhatSamplesDo) {
   const ClusterSpec cluster = small_cluster({1, 3});
   Options options{.global_batch = 8, .steps = 2};

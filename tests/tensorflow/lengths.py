@@ -86,6 +86,57 @@ def check(collate, epochs=4, weighting="exact"):
     return far
 
 
+def pipeline():
+    """The same sequences in an order of tf.data's own, another one in every epoch."""
+    tf.random.set_seed(5)
+    return tf.data.Dataset.from_tensor_slices(speeches()).shuffle(64, seed=7).prefetch(4)
+
+
+def train_alone_on_pipeline(epochs):
+    model, optimizer = make_model(), models.momentum()
+    step, data = training_step(model, optimizer), pipeline()
+    for _ in range(epochs):
+        for batch in data.padded_batch(BATCH, {"tokens": [None], "length": []}):
+            step(batch)
+    return model
+
+
+def train_on_pipeline(collate, folder, said="length", cost="attention", epochs=4, saved=9):
+    """Goes on from a checkpoint in the middle of the second epoch."""
+    for part in range(2):
+        job = make_job(global_batch=BATCH)
+        model, optimizer = make_model(3 + job.rank + 10 * part), models.momentum()
+        job.prepare(model, optimizer)
+        if part == 1:
+            job.restore(folder / collate)
+        train = job.step(training_step(model, optimizer))
+        data, total = pipeline(), 0
+        for _ in job.epochs(epochs):
+            for batch in job.dataset(data, lengths=said, cost=cost, collate=collate, count="lengths"):
+                counts = int(tf.reduce_sum(batch["length"]))
+                total += counts
+                time.sleep(1e-3 * counts * (1 + 3 * job.rank))
+                train(batch)
+                if part == 0 and job.step_number == saved:
+                    job.save(folder / collate)
+                    job.stop()
+            assert part == 0 or job.ledger.complete
+        totals = job.gather(float(total))
+        assert job.size == 1 or totals[0] > 1.2 * totals[1], totals
+        job.close()
+    return models.difference(model, train_alone_on_pipeline(epochs))
+
+
+def lengths_pipeline(folder):
+    """A tf.data.Dataset of one's own, whose lengths are found as the samples arrive."""
+    with double_precision():
+        far = max(
+            train_on_pipeline("packed", folder),
+            train_on_pipeline("padded", folder, said=lambda sample: sample["length"], cost="linear"))  # fmt: skip
+        assert far <= TOLERANCE, far
+    return f"off by {far:.2g}"
+
+
 def lengths(folder):
     """Ragged and padded batches, dealt by cost."""
     with double_precision():
@@ -112,8 +163,11 @@ def lengths_mistakes(folder):
     ):
         raises(ValueError, words, lambda options=options: job.dataset(data, **options))
     stream = tf.data.Dataset.from_tensor_slices(np.zeros(40))
-    raises(ValueError, "lengths of a tf.data.Dataset; permitted", lambda: job.dataset(stream, lengths=[1] * 40))
+    raises(ValueError, "lengths of a tf.data.Dataset are of type list", lambda: job.dataset(stream, lengths=[1] * 40))
+    images = stream.map(lambda one: tf.ensure_shape(tf.py_function(tf.identity, [one], tf.float64), None))
+    raises(ValueError, "permitted: tensors of which the first", lambda: job.dataset(images, lengths=lambda one: 1.0))
     job.close()
 
 
-CASES = {"lengths": lengths, "lengths_unweighted": lengths_unweighted, "lengths_mistakes": lengths_mistakes}
+CASES = {case.__name__: case for case in (
+    lengths, lengths_pipeline, lengths_unweighted, lengths_mistakes)}  # fmt: skip

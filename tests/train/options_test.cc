@@ -67,7 +67,7 @@ TEST(TrainOptionsTest, DocumentsAreDealtByCostInStep) {
   EXPECT_EQ(refusal([&](Options& o) { documents(o), o.cost = "attention:width=64"; }), "");
   EXPECT_EQ(
       refusal([&](Options& o) { documents(o), o.cost = "square"; }),
-      "cost is 'square'; permitted: count, linear, attention:width=WIDTH");
+      "cost is 'square'; permitted: count, linear, attention, attention:width=WIDTH");
   EXPECT_EQ(
       refusal([&](Options& o) { documents(o), o.job.sync = Sync::kAsp; }),
       "lengths is 'documents' with sync asp; permitted: with sync bsp");

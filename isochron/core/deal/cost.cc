@@ -12,8 +12,8 @@ LengthCost parse_length_cost(std::string_view option, const std::string& text) {
     return {};
   }
   Specification specification = Specification::parse(option, text);
-  require(specification.name == "attention", option, in_quotes(text), "linear, attention:width=WIDTH");
-  LengthCost cost{.attention_width = 768.0};
+  require(specification.name == "attention", option, in_quotes(text), "linear, attention, attention:width=WIDTH");
+  LengthCost cost{.attention_width = 768.0, .learned = specification.options.empty()};
   OptionTable table(std::move(specification));
   table.number("width", cost.attention_width, 1.0, 1e9, "of the transformer");
   table.finish();

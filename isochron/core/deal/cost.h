@@ -1,5 +1,5 @@
-// What a sequence costs by its length L: L itself, or L + L^2 / (6 width), which is what a transformer of that width
-// computes for it. Pure.
+// What a sequence costs by its length L: L itself, or with attention L + L^2 / (6 width), which is what a transformer of
+// that width computes for it; or a L + b L^2, where what the squares cost is learned from the times of steps. Pure.
 #pragma once
 
 #include <string>
@@ -9,14 +9,15 @@ namespace isochron {
 
 struct LengthCost {
   double attention_width = 0.0;  // 0: linear
+  bool learned = false;          // jobs learn what the squares cost; a simulation takes the width
 
   [[nodiscard]] double work(double length) const {
     return attention_width > 0.0 ? length + length * length / (6.0 * attention_width) : length;
   }
 };
 
-/// "linear", "attention" (of GPT-2's width, 768) or "attention:width=WIDTH". Throws std::invalid_argument that names
-/// `option`, the value and what is permitted.
+/// "linear", "attention" (learned; simulated with GPT-2's width, 768) or "attention:width=WIDTH". Throws
+/// std::invalid_argument that names `option`, the value and what is permitted.
 [[nodiscard]] LengthCost parse_length_cost(std::string_view option, const std::string& text);
 
 }  // namespace isochron

@@ -3,7 +3,11 @@
 // For an order of the workers and a time T, each takes as many of the longest samples left as it finishes within T:
 // the run of worker k that begins with work w has floor(capacity_k(T) / (w + c_k)) samples. To take fewer would leave
 // longer ones to the others, so the smallest T at which nothing is left is the best for this order; bisection finds it.
+// The last worker would get what is left over then, which may be next to nothing, and what is learned from such a share
+// is far from the ones to come. So the time that is left is divided: a cut may lie anywhere between the last place to
+// which those before it get within T and the first from which those behind it do.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -94,10 +98,7 @@ class PaddedDeal {
   /// Whether nothing is left; `ends_` are the ends of the runs, in the order given.
   bool fill(const std::vector<std::size_t>& order) {
     const auto samples = std::ssize(problem_.works);
-    std::int64_t needed = 0;
-    for (const DealSlot& slot : problem_.slots) {
-      needed += slot.min_samples;
-    }
+    std::int64_t needed = sum_of_least();
     std::int64_t at = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (room_[order[i]] < 0.0) {
@@ -169,6 +170,7 @@ class PaddedDeal {
   std::vector<std::size_t> cut() {
     set_time(bisect(seconds_ * (1.0 - least_gain_), seconds_, kPrecision));
     ISO_CHECK(fill(best_), "a deal ran out of room in a feasible problem");
+    divide_slack();
     std::vector<std::size_t> takers(problem_.works.size());
     std::size_t at = 0;
     for (std::size_t i = 0; i < best_.size(); ++i) {
@@ -177,6 +179,77 @@ class PaddedDeal {
       }
     }
     return takers;
+  }
+
+  /// Moves the ends of the runs of the best order forward, so that everybody has about the same part of T left.
+  void divide_slack() {
+    const std::vector<std::int64_t> earliest = earliest_ends();
+    const std::vector<double> done = parts_done();
+    const auto samples = std::ssize(problem_.works);
+    std::int64_t needed = sum_of_least();
+    std::int64_t at = 0;
+    for (std::size_t i = 0; i < best_.size(); ++i) {
+      const DealSlot& slot = problem_.slots[best_[i]];
+      needed -= slot.min_samples;
+      const auto slack = static_cast<double>(ends_[i] - earliest[i]);
+      const std::int64_t wished = ends_[i] - static_cast<std::int64_t>(std::llround(slack * done[i]));
+      const std::int64_t most = std::min(slot.max_samples, samples - at - needed);
+      const std::int64_t within_time = at + std::min(most, within(best_[i], at, most));
+      at = std::max(std::min(wished, within_time), at + slot.min_samples);
+      ends_[i] = at;
+    }
+    ISO_CHECK(at == samples, "a deal left samples over");
+  }
+
+  /// By place in the best order: the least end of its run from which those behind it manage the rest.
+  [[nodiscard]] std::vector<std::int64_t> earliest_ends() const {
+    std::vector<std::int64_t> earliest(best_.size());
+    std::int64_t end = std::ssize(problem_.works);
+    std::int64_t needed = 0;  // by those behind
+    for (std::size_t i = best_.size(); i-- > 0;) {
+      earliest[i] = end;
+      const DealSlot& slot = problem_.slots[best_[i]];
+      // The run may begin at any place from which it gets to `end`: the further on, the shorter its samples.
+      std::int64_t low = std::max<std::int64_t>(0, end - std::min(slot.max_samples, end));
+      std::int64_t high = i == 0 ? 0 : ends_[i - 1];
+      while (low < high) {
+        const std::int64_t begin = low + (high - low) / 2;
+        const std::int64_t taken = within(best_[i], begin, std::ssize(problem_.works) - begin - needed);
+        if (begin + taken >= end && taken >= slot.min_samples) {
+          high = begin;
+        } else {
+          low = begin + 1;
+        }
+      }
+      end = high;
+      needed += slot.min_samples;
+    }
+    return earliest;
+  }
+
+  /// By place in the best order: how much of all work it and those before it have.
+  [[nodiscard]] std::vector<double> parts_done() const {
+    std::vector<double> done;
+    double sum = 0.0;
+    std::size_t at = 0;
+    for (const std::int64_t end : ends_) {
+      for (; at < static_cast<std::size_t>(end); ++at) {
+        sum += problem_.works[at];
+      }
+      done.push_back(sum);
+    }
+    for (double& part : done) {
+      part /= sum;
+    }
+    return done;
+  }
+
+  [[nodiscard]] std::int64_t sum_of_least() const {
+    std::int64_t sum = 0;
+    for (const DealSlot& slot : problem_.slots) {
+      sum += slot.min_samples;
+    }
+    return sum;
   }
 
   static constexpr double kRoundingUp = 4e-16;

@@ -148,8 +148,8 @@ void Replica::open(SampleWorks works) {
   open_by_cost(WorkShares(std::move(works)));
 }
 
-void Replica::open_stream(Collation collation) {
-  open_by_cost(WorkShares::of_stream(collation));
+void Replica::open(const ArrivingWorks& works) {
+  open_by_cost(WorkShares(works));
 }
 
 void Replica::open_by_cost(WorkShares shares) {
@@ -231,8 +231,8 @@ const StepPlan& Replica::plan(std::int64_t from_stream, std::int64_t most) {
     size = most > 0 && from_stream == 0 ? std::min(size, most) : size;
     return plan_slices(size, cursor_->slices_of(deal(size, decision().batch_sizes)));
   }
-  if (work_ && cursor_->is_stream()) {
-    throw OrderError("the stream is dealt by cost; plan its steps by the works of their samples (plan_arrived)");
+  if (work_ && work_->arrive()) {
+    throw OrderError("the data is dealt by cost as it arrives; plan its steps by the works of samples (plan_arrived)");
   }
   if (work_) {
     (void)decision();
@@ -243,11 +243,13 @@ const StepPlan& Replica::plan(std::int64_t from_stream, std::int64_t most) {
 
 const StepPlan& Replica::plan_arrived(std::span<const float> works) {
   require(Phase::kBetween, "plan_arrived()");
-  if (!work_ || !cursor().is_stream()) {
-    throw OrderError("plan_arrived() is of streams that are dealt by cost; plan() the step of other data");
+  if (!work_ || !work_->arrive()) {
+    throw OrderError("plan_arrived() is of data that is dealt by cost as it arrives; plan() the step of other data");
   }
   (void)decision();
-  const std::int64_t size = cursor().step_size(std::ssize(works), 1);
+  const std::int64_t size = cursor().step_size(cursor().is_stream() ? std::ssize(works) : 0, 1);
+  isochron::require(
+      std::ssize(works) == size, "works of a step that arrived", std::ssize(works), std::to_string(size) + ", its samples");
   return plan_dealt(size, work_->deal_arrived(works, cursor().position(), *controller_, members_));
 }
 
@@ -260,7 +262,7 @@ const StepPlan& Replica::plan_dealt(std::int64_t size, WorkShares::Dealt dealt) 
 std::vector<std::int64_t> Replica::foresee(std::int64_t epoch, std::int64_t position) const {
   (void)decision();
   Sampler there = sampler();
-  if (!work_) {
+  if (!work_ || work_->arrive()) {
     throw OrderError("foresee() is of jobs that deal by cost; the split says who takes which positions otherwise");
   }
   there.restore({.seed = options_.seed, .epoch = epoch, .position = position});

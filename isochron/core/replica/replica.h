@@ -147,8 +147,9 @@ class Replica {
   /// All workers must have the same works; the digest of a step tells. Their granularities are 1.
   void open(SampleWorks works);
   void open_stream();
-  /// A stream whose samples cost differently: plan_arrived() is told their works, those of a step at a time.
-  void open_stream(Collation collation);
+  /// Data whose samples cost differently, and which are known only when they come: a stream, or a dataset that has an
+  /// order of its own. plan_arrived() is told their works, those of a step at a time.
+  void open(const ArrivingWorks& works);
 
   // A step.
 
@@ -157,7 +158,8 @@ class Replica {
   const StepPlan& plan(std::int64_t from_stream = 0, std::int64_t most = 0);
   /// The same for a stream whose parts the workers read apart: how many samples each has, by rank, 1 to B in all.
   const StepPlan& plan_parts(std::span<const std::int64_t> samples);
-  /// The same for a stream that is dealt by cost: the works of the samples that it has for this step, 1 to B.
+  /// The same for data that is dealt by cost as it arrives: the works of the samples that there are for this step; of a
+  /// stream 1 to B.
   const StepPlan& plan_arrived(std::span<const float> works);
   /// What was measured of the step, completed by what only the replica knows: batch, squares, digest, failed_batch.
   StepReport report(StepReport measured);
@@ -246,6 +248,8 @@ class Replica {
   [[nodiscard]] std::int64_t units_per_sample() const { return units_per_sample_; }
   /// What a sample costs this worker on top of its work, in works of the mean sample, as learned so far; 0 by count.
   [[nodiscard]] double work_per_sample() const;
+  /// What the mean square of a length costs, in works of the mean length, as learned so far; 0 where it is not learned.
+  [[nodiscard]] double work_per_square() const { return work_ ? work_->work_per_square() : 0.0; }
   /// By cost: the positions that this worker would take of the step there, if nothing more were learned until then. For
   /// who prepares samples ahead. The place is one of the dataset's.
   [[nodiscard]] std::vector<std::int64_t> foresee(std::int64_t epoch, std::int64_t position) const;

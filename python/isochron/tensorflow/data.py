@@ -89,11 +89,7 @@ class StreamSource:
             raise ValueError("a tf.data.Dataset of unknown or endless size; give it one: assert_cardinality(samples)")
         if _is_batched(dataset):
             raise ValueError("a tf.data.Dataset of batches; permitted: single samples, without batch() or by unbatch()")
-        tf.nest.map_structure(_check_spec, dataset.element_spec)
-        self.signature = tf.nest.map_structure(
-            lambda spec: tf.TensorSpec((None, *spec.shape), spec.dtype), dataset.element_spec)  # fmt: skip
-        self._empty = tf.nest.map_structure(
-            lambda spec: np.empty((0, *spec.shape), spec.dtype.as_numpy_dtype), dataset.element_spec)  # fmt: skip
+        self._take_form(dataset.element_spec)
         self._reading: Iterator[Any] = iter(())
         self._last: deque[Any] = deque(maxlen=keep + _BEGINNING)  # that were read
         self._epoch, self._next = -1, 0
@@ -101,18 +97,26 @@ class StreamSource:
         self._beginnings: dict[int, int] = {}  # of epochs that were read: a digest each
         self._told = True
 
+    def _take_form(self, spec: Any) -> None:
+        tf.nest.map_structure(_check_spec, spec)
+        self.signature = tf.nest.map_structure(lambda one: tf.TensorSpec((None, *one.shape), one.dtype), spec)
+        self._empty = tf.nest.map_structure(lambda one: np.empty((0, *one.shape), one.dtype.as_numpy_dtype), spec)
+
     def size(self) -> int:
         return self._size
 
     def take(self, epoch: int, positions: tuple[int, int], samples: Callable[[], Sequence[int]]) -> Any:
         del samples
-        first, last = positions
+        items = self._items(epoch, *positions)
+        return _stack(items) if items else self._empty
+
+    def _items(self, epoch: int, first: int, last: int) -> list[Any]:
+        """The samples at these positions of the epoch."""
         if epoch != self._epoch or first < self._next - len(self._last):
             self._begin(epoch)
         self._read(last)
         start = first - (self._next - len(self._last))
-        items = list(itertools.islice(self._last, start, start + last - first))
-        return _stack(items) if items else self._empty
+        return list(itertools.islice(self._last, start, start + last - first))
 
     def new_beginning(self) -> int | None:
         """A digest of how the epoch begins, once: the same on all workers, or they read different sequences."""

@@ -259,12 +259,11 @@ class Job(HandsOut):
         assert self._source is not None
         self._abandon()
         self._begin_step()
-        sampler, (first, last) = self._replica.sampler, self._plan.mine
-        return self._source.take(sampler.epoch, (first, last), lambda: self._numbers_of(self.rank))
+        return self._take_share()
 
     def _begin_step(self) -> None:
         self._started, self._cpu_started = time.perf_counter(), _core.cpu_seconds()
-        self._plan = self._replica.plan()
+        self._plan = self._plan_step()
 
     def _abandon(self) -> None:
         if self._replica.phase != "between":
@@ -537,7 +536,7 @@ class Job(HandsOut):
         self._abandon()
         saving.save(self, os.fspath(path))
         if batch_is_out:
-            self._plan = self._replica.plan()  # the same as before
+            self._plan = self._plan_step()  # the same as before
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """After prepare() or compile() and before dataset(), on any number of workers; the first one reads."""

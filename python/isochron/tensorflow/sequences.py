@@ -1,8 +1,9 @@
 """Samples of unequal length, dealt by cost (isochron/lengths.py): job.dataset(samples, lengths=...).
 
-Samples are a nest of RaggedTensors and arrays with one entry a sample, or anything with len() and [number] whose
-samples are nests of arrays. Components whose first dimension differs from sample to sample are filled up with zeros to
-the longest of a worker's share ("padded"), or become RaggedTensors ("packed").
+Samples are a nest of RaggedTensors and arrays with one entry a sample, anything with len() and [number] whose samples
+are nests of arrays, or a tf.data.Dataset of single samples, whose lengths are found as they arrive. Components whose
+first dimension differs from sample to sample are filled up with zeros to the longest of a worker's share ("padded"), or
+become RaggedTensors ("packed").
 """
 
 from __future__ import annotations
@@ -20,57 +21,16 @@ if TYPE_CHECKING:
     from isochron.tensorflow.options import JobOptions
 
 
-class SequenceSource:
-    def __init__(self, samples: Any, lengths: Any, collate: str) -> None:
-        self._samples = samples
-        self._columns = isinstance(samples, (tuple, dict, np.ndarray, tf.Tensor, tf.RaggedTensor))
-        if self._columns:
-            columns = tf.nest.flatten(samples, expand_composites=False)
-            counts = {int(column.shape[0]) for column in columns}
-            if len(counts) != 1:
-                raise ValueError(f"the arrays have {sorted(counts)} samples; permitted: as many in each")
-            self._size = counts.pop()
-        else:
-            self._size = len(samples)
-        self._packed = collate == "packed"
-        some = [self._sample(number) for number in range(min(self._size, 64))]
-        self._first = some[0]
-        self._ragged = tf.nest.map_structure(_is_sequence, *some)
-        self.signature = tf.nest.map_structure(self._spec, self._ragged, self._first)
-        self.lengths = self._read_lengths(lengths)
+class _Joining:
+    """Makes batches of samples; `ragged` says which of their components are sequences."""
 
-    def size(self) -> int:
-        return self._size
+    _packed: bool
 
-    def take(self, epoch: int, positions: tuple[int, int], samples: Callable[[], Sequence[int]]) -> Any:
-        del epoch, positions
-        items = [self._sample(number) for number in samples()]
+    def _join_all(self, ragged: Any, first: Any, items: Sequence[Any]) -> Any:
+        """Of no samples, `first` says what one would look like."""
         if not items:
-            return tf.nest.map_structure(self._nothing, self._ragged, self._first)
-        return tf.nest.map_structure(self._join, self._ragged, *items)
-
-    def _sample(self, number: int) -> Any:
-        if not self._columns:
-            return tf.nest.map_structure(np.asarray, self._samples[number])
-        return tf.nest.map_structure(lambda column: np.asarray(column[number]), self._samples)
-
-    def _read_lengths(self, lengths: Any) -> np.ndarray:
-        if callable(lengths):
-            lengths = [lengths(number) for number in range(self._size)]
-        elif isinstance(lengths, str):
-            lengths = self._entry(lengths)
-        found = np.asarray(lengths, np.float64)
-        if found.shape != (self._size,):
-            what = f"{len(found)} numbers" if found.ndim == 1 else f"an array of {found.ndim} dimensions"
-            raise ValueError(f"lengths are {what}; permitted: one for each of the dataset's {self._size} samples")
-        bad = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
-        if len(bad):
-            raise ValueError(
-                f"the length of sample {bad[0]} is {found[bad[0]]}; permitted: a finite number, 0 or more")  # fmt: skip
-        return found
-
-    def _entry(self, name: str) -> list[float]:
-        return [shared.of_sample(self._sample(number), name) for number in range(self._size)]
+            return tf.nest.map_structure(self._nothing, ragged, first)
+        return tf.nest.map_structure(self._join, ragged, *items)
 
     def _spec(self, ragged: bool, value: np.ndarray) -> Any:
         if not ragged:
@@ -98,6 +58,110 @@ class SequenceSource:
         return np.zeros((0, 1, *value.shape[1:]) if ragged else (0, *value.shape), value.dtype)
 
 
+class SequenceSource(_Joining):
+    def __init__(self, samples: Any, lengths: Any, collate: str) -> None:
+        self._samples = samples
+        self._columns = isinstance(samples, (tuple, dict, np.ndarray, tf.Tensor, tf.RaggedTensor))
+        if self._columns:
+            columns = tf.nest.flatten(samples, expand_composites=False)
+            counts = {int(column.shape[0]) for column in columns}
+            if len(counts) != 1:
+                raise ValueError(f"the arrays have {sorted(counts)} samples; permitted: as many in each")
+            self._size = counts.pop()
+        else:
+            self._size = len(samples)
+        self._packed = collate == "packed"
+        some = [self._sample(number) for number in range(min(self._size, 64))]
+        self._first = some[0]
+        self._ragged = tf.nest.map_structure(_is_sequence, *some)
+        self.signature = tf.nest.map_structure(self._spec, self._ragged, self._first)
+        self.lengths = self._read_lengths(lengths)
+
+    def size(self) -> int:
+        return self._size
+
+    def take(self, epoch: int, positions: tuple[int, int], samples: Callable[[], Sequence[int]]) -> Any:
+        del epoch, positions
+        return self._join_all(self._ragged, self._first, [self._sample(number) for number in samples()])
+
+    def lengths_of(self, positions: Sequence[int], samples: Callable[[], Sequence[int]]) -> np.ndarray:
+        del positions
+        found: np.ndarray = self.lengths[samples()]
+        return found
+
+    def _sample(self, number: int) -> Any:
+        if not self._columns:
+            return tf.nest.map_structure(np.asarray, self._samples[number])
+        return tf.nest.map_structure(lambda column: np.asarray(column[number]), self._samples)
+
+    def _read_lengths(self, lengths: Any) -> np.ndarray:
+        if callable(lengths):
+            lengths = [lengths(number) for number in range(self._size)]
+        elif isinstance(lengths, str):
+            lengths = self._entry(lengths)
+        found = np.asarray(lengths, np.float64)
+        if found.shape != (self._size,):
+            what = f"{len(found)} numbers" if found.ndim == 1 else f"an array of {found.ndim} dimensions"
+            raise ValueError(f"lengths are {what}; permitted: one for each of the dataset's {self._size} samples")
+        bad = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
+        if len(bad):
+            raise ValueError(
+                f"the length of sample {bad[0]} is {found[bad[0]]}; permitted: a finite number, 0 or more")  # fmt: skip
+        return found
+
+    def _entry(self, name: str) -> list[float]:
+        return [shared.of_sample(self._sample(number), name) for number in range(self._size)]
+
+
+class PipelineSource(_Joining, data.StreamSource):
+    """A tf.data.Dataset of single samples of unequal length, in its own order, of which every worker reads all."""
+
+    def __init__(self, dataset: tf.data.Dataset, lengths: Any, collate: str, keep: int) -> None:
+        if not (callable(lengths) or isinstance(lengths, str)):
+            raise ValueError(
+                f"lengths of a tf.data.Dataset are of type {type(lengths).__name__}; permitted: a function of a "
+                "sample, or the name of an entry of the samples, since they come in its own order"
+            )
+        self._length_of = lengths
+        self._packed = collate == "packed"
+        self._epoch_read, self._first_read = 0, 0
+        self._read_lengths = np.zeros(0)  # of the step under way
+        super().__init__(dataset, keep)
+
+    def _take_form(self, spec: Any) -> None:
+        flat = tf.nest.flatten(spec)
+        for one in flat:
+            shape = one.shape if isinstance(one, (tf.TensorSpec, tf.RaggedTensorSpec)) else tf.TensorShape(None)
+            if shape.rank is None or not shape[1:].is_fully_defined():
+                raise ValueError(
+                    f"a tf.data.Dataset of {one} with lengths; permitted: tensors of which the first dimension alone "
+                    "differs from sample to sample")  # fmt: skip
+        ragged = [one.shape.rank > 0 and one.shape[0] is None for one in flat]
+        first = [np.zeros([size or 1 for size in one.shape], one.dtype.as_numpy_dtype) for one in flat]
+        self._ragged, self._sample_form = (tf.nest.pack_sequence_as(spec, some) for some in (ragged, first))
+        self.signature = tf.nest.map_structure(self._spec, self._ragged, self._sample_form)
+
+    def read_lengths(self, epoch: int, first: int, last: int) -> np.ndarray:
+        """Of the samples of a step, which are read now."""
+        said = self._length_of
+        self._epoch_read, self._first_read = epoch, first
+        self._read_lengths = np.array(
+            [shared.of_sample(one, said) if isinstance(said, str) else float(said(one))
+             for one in self._items(epoch, first, last)], np.float64)  # fmt: skip
+        return self._read_lengths.copy()
+
+    def lengths_of(self, positions: Sequence[int], samples: Callable[[], Sequence[int]]) -> np.ndarray:
+        del samples
+        found: np.ndarray = self._read_lengths[np.asarray(positions, np.int64) - self._first_read]
+        return found
+
+    def take_positions(self, positions: Sequence[int]) -> Any:
+        """A worker's share of the step whose lengths were read."""
+        last = self._first_read + len(self._read_lengths)
+        items = self._items(self._epoch_read, self._first_read, last)
+        return self._join_all(self._ragged, self._sample_form, [items[one - self._first_read] for one in positions])
+
+
 def _is_sequence(*values: np.ndarray) -> bool:
     """Some are longer than others."""
     return values[0].ndim > 0 and len({value.shape[0] for value in values}) > 1
@@ -115,6 +179,7 @@ class HandsOut:
     _samples: Any
     _dataset_name: str
     _hand_out: Callable[[], Iterator[Any]]
+    _cost: Any = "linear"
     _counts_lengths = False  # losses are means over them
     _items: float | None = None  # what this worker's loss of the step under way is the mean over; None: samples
 
@@ -125,20 +190,24 @@ class HandsOut:
         """This worker's share of every global batch of `samples`; one pass over it is what is left of the epoch.
         `samples` are arrays, a tf.data.Dataset of single samples, or anything with len() and [number].
 
-        With `lengths` (an array, a function of the sample's number, or the name of an entry of the samples) samples may
-        be of unequal length, in RaggedTensors, too: every step is dealt by `cost`, and batches are "padded" with zeros
-        or "packed", which are RaggedTensors. count="lengths": losses are means over what they count, such as tokens."""
+        With `lengths` (an array, a function of the sample's number, or the name of an entry of the samples; of a
+        tf.data.Dataset a function of a sample, or such a name) samples may be of unequal length, in RaggedTensors, too:
+        every step is dealt by `cost`, and batches are "padded" with zeros or "packed", which are RaggedTensors.
+        count="lengths": losses are means over what they count, such as tokens."""
         shared.check(lengths, cost, collate, count=count)
         if samples is not self._samples:
             self._source, self._samples = self._make_source(samples, lengths, collate), samples
+        squares = shared.learns_squares(cost)
         if isinstance(self._source, SequenceSource):
             works = shared.works_of(self._source.lengths.copy(), cost)
-            self._replica.open_by_cost(np.ascontiguousarray(works, np.float32), collate)
-            self._counts_lengths = count is not None
+            self._replica.open_by_cost(np.ascontiguousarray(works, np.float32), collate, learns_squares=squares)
+        elif isinstance(self._source, PipelineSource):
+            self._replica.open_arriving(collate, learns_squares=squares, dataset_size=self._source.size())
         else:
             self._replica.open(self._source.size())
+        self._cost, self._counts_lengths = cost, count is not None
         self._dataset_name = type(samples).__name__
-        ragged = isinstance(self._source, SequenceSource) and collate == "packed"
+        ragged = lengths is not None and collate == "packed"
         return data.batches(self._source.signature, self._hand_out, direct=not ragged)
 
     def _make_source(self, samples: Any, lengths: Any, collate: str) -> data.Source:
@@ -147,8 +216,23 @@ class HandsOut:
         if self.options.asynchronous:
             raise ValueError(f"lengths with sync '{self.options.sync}'; permitted: with sync 'bsp'")
         if isinstance(samples, tf.data.Dataset):
-            raise ValueError("lengths of a tf.data.Dataset; permitted: of arrays, or of what has len() and [number]")
+            return PipelineSource(samples, lengths, collate, self.options.global_batch)
         return SequenceSource(samples, lengths, collate)
+
+    def _plan_step(self) -> Any:
+        """The replica's plan of the coming step."""
+        if not isinstance(self._source, PipelineSource):
+            return self._replica.plan()
+        sampler = self._replica.sampler
+        lengths = self._source.read_lengths(sampler.epoch, sampler.position, sampler.position + sampler.step_size)
+        return self._replica.plan_arrived(np.ascontiguousarray(shared.works_of(lengths, self._cost), np.float32))
+
+    def _take_share(self) -> Any:
+        """This worker's batch of the step that is planned."""
+        if isinstance(self._source, PipelineSource):
+            return self._source.take_positions(self._plan.positions(self.rank))
+        return self._source.take(
+            self._replica.sampler.epoch, self._plan.mine, lambda: self._numbers_of(self.rank))  # fmt: skip
 
     def _numbers_of(self, rank: int) -> list[int]:
         """The worker's samples of the step under way."""
@@ -157,11 +241,15 @@ class HandsOut:
             return list(sampler.samples(*self._plan.slices[rank]))
         return [sampler.samples(position, position + 1)[0] for position in self._plan.positions(rank)]
 
+    def _lengths_of(self, rank: int) -> np.ndarray:
+        found: np.ndarray = self._source.lengths_of(self._plan.positions(rank), lambda: self._numbers_of(rank))
+        return found
+
     def _share_of_step(self) -> float:
         """What this worker's mean loss counts for in that of all."""
         share: float = self._plan.loss_weight / self.size
         if not self._counts_lengths:
             return share
-        each = [float(self._source.lengths[self._numbers_of(rank)].sum()) for rank in range(self.size)]
+        each = [float(self._lengths_of(rank).sum()) for rank in range(self.size)]
         self._items = each[self.rank]
         return share if self.options.weighting == "mean" else self._items / sum(each)

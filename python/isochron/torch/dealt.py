@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from isochron._core import Replica, StepPlan
+from isochron.lengths import learns_squares
 from isochron.torch import lengths
 from isochron.torch.source import LoaderOptions, MapSource, Share
 
@@ -23,7 +24,7 @@ class DealtSource(MapSource):
 
     def _open(self, size: int, options: LoaderOptions, replica: Replica) -> None:
         works: Any = lengths.works_of(self._lengths, options.cost)  # any array will do
-        replica.open_by_cost(works, options.collate)
+        replica.open_by_cost(works, options.collate, learns_squares=learns_squares(options.cost))
 
     def take(self) -> Share | None:
         share = super().take()

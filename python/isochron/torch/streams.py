@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
 from isochron._core import Replica, StepPlan
-from isochron.lengths import of_sample
+from isochron.lengths import learns_squares, of_sample
 from isochron.torch.lengths import works_of
 from isochron.torch.source import LoaderOptions, Share
 
@@ -68,7 +68,7 @@ class StreamSource:
             if not (callable(options.lengths) or isinstance(options.lengths, str)):
                 permitted = "permitted: a function of a sample, or the name of an entry of the samples"
                 raise ValueError(f"lengths of a stream are {options.lengths!r}; {permitted}")
-            replica.open_stream_by_cost(options.collate)
+            replica.open_arriving(options.collate, learns_squares=learns_squares(options.cost))
         else:
             replica.open_stream()
         self._replica = replica
