@@ -13,6 +13,9 @@ constexpr double kReadingRetention = 0.99;  // of old readings, at every new one
 constexpr double kFirstVariance = 1e-2;
 constexpr double kFirstReadings = 6.0;
 constexpr double kLeastVariance = 1e-6;
+constexpr double kEnoughReadings = 6.0;
+constexpr double kLeastChange = 0.15;   // of the logarithm of a worker's time
+constexpr double kOddDeviations = 5.0;  // of the same
 constexpr double kMostRatio = 8.0;
 constexpr double kMostSquareRatio = 64.0;
 constexpr double kLeastRatio = 1.0 / 64.0;  // of those that are tried, besides 0
@@ -137,6 +140,19 @@ CostParts::Fit CostParts::fit(const CostRatios& ratios, double noise) const {
       .per_work = ((p11 + ridge) * tx - p1x * targets_[0]) / determinant};
   both.squares = readings_ - both.per_step * targets_[0] - both.per_work * tx;
   return both.per_step > 0.0 && both.per_work > 0.0 ? both : alone;
+}
+
+bool CostParts::contradict(
+    double samples, double work, double seconds, double squares, const CostRatios& ratios) const {
+  if (readings_ < kEnoughReadings) {
+    return false;
+  }
+  const Fit line = fit(ratios, kFirstVariance);
+  const double expected =
+      line.per_step + line.per_work * (work + ratios.per_square * squares + ratios.per_sample * samples);
+  const double variance = std::max(line.squares, 0.0) / (readings_ - 2.0);
+  const double change = std::abs(std::log(seconds / expected));
+  return change > std::max(kLeastChange, kOddDeviations * std::sqrt(variance));
 }
 
 void CostParts::exchange(StateExchange& state) {

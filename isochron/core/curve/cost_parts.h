@@ -8,7 +8,9 @@
 // are each worker's own, and not below 0. A ratio is the one of the least squares of relative errors over its workers,
 // each weighed by its own noise, where old readings fade by 1 % a step, with a ridge that draws it and the parts per
 // step to nothing as long as the readings do not say otherwise. (Estimates of single workers, none below 0, would come
-// out too high on average.) O(1) a reading, O(K) for a ratio of K workers. Not thread-safe.
+// out too high on average.) A worker whose speed has changed is to be forgotten: readings of two speeds, with the shares
+// that each of them got, look like costs that there are not. O(1) a reading, O(K) for a ratio of K workers. Not
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -28,6 +30,11 @@ class CostParts {
  public:
   /// `work` in units of the mean sample's, `squares` in units of the mean square; the first three are above 0.
   void add(double samples, double work, double seconds, double squares = 0.0);
+
+  /// Whether a reading is so far from what the others say that the worker must have changed; five standard deviations
+  /// and 15 %, if there are enough to say so.
+  [[nodiscard]] bool contradict(
+      double samples, double work, double seconds, double squares, const CostRatios& ratios) const;
 
   /// How many there are, less what has faded.
   [[nodiscard]] double readings() const { return readings_; }

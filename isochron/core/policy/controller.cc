@@ -171,17 +171,10 @@ const Decision& Controller::change_workers(std::vector<Worker> workers) {
   return decision_;
 }
 
-// A line through what the policy expects of its decision. The policy's own shape may be flat below the decision's batch,
-// or have more fixed costs than there are: a step that is a little shorter than the mean would leave such a worker with
-// next to nothing, and what is learned from that share says little of the others.
 Curve Controller::curve(std::size_t place) const {
-  constexpr double kNear = 0.9;       // of the decision's batch: the slope is taken from there
-  constexpr double kMostFixed = 0.5;  // of the time
   const Curve known = policy_->curve(place);
   const auto batch = static_cast<double>(std::max<std::int64_t>(decision_.batch_sizes[place], 1));
-  const double slope = (1.0 - known.seconds(kNear * batch) / known.seconds(batch)) / (1.0 - kNear);
-  const double fixed = std::clamp(1.0 - slope, 0.0, kMostFixed);
-  return Curve::affine(fixed, (1.0 - fixed) / batch);
+  return known.scaled(1.0 / known.seconds(batch));
 }
 
 Controller::Snapshot Controller::take_snapshot(Policy& policy) const {

@@ -45,8 +45,7 @@ class Controller {
   [[nodiscard]] const Decision& decision() const { return decision_; }
 
   /// The time of the worker at `place` in the roster over its batch, in units of what its batch of the decision takes:
-  /// where more or less than B is to be dealt, or another choice of samples, all are to come out at the same value. A
-  /// line through 1 at the decision's batch, at most half of it fixed costs.
+  /// where more or less than B is to be dealt, or another choice of samples, all are to come out at the same value.
   [[nodiscard]] Curve curve(std::size_t place) const;
 
   /// The coming step's decision after a finished one. Any telemetry is survived: missing workers, zeros, NaN.

@@ -168,8 +168,15 @@ void WorkShares::learn(std::span<const Worker> workers, std::span<const Share> s
     const double seconds = telemetry.workers[k].seconds;
     const Share& share = shares[k];
     if (share.linear > 0.0 && seconds >= kShortestStep && seconds <= kLongestStep) {
+      const auto samples = static_cast<double>(share.samples);
+      const double work = share.linear / mean_work_;
       const double squares = works_->learns_squares ? share.squares / mean_square_ : 0.0;
-      present.back().parts.add(static_cast<double>(share.samples), share.linear / mean_work_, seconds, squares);
+      CostParts& parts = present.back().parts;
+      const CostRatios ratios{.per_sample = work_per_sample(workers[k]), .per_square = per_square_};
+      if (parts.contradict(samples, work, seconds, squares, ratios)) {
+        parts = {};
+      }
+      parts.add(samples, work, seconds, squares);
     }
   }
   learned_ = std::move(present);
