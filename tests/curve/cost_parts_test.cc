@@ -111,6 +111,19 @@ TEST(CostPartsTest, AChangedWorkloadIsLearnedAnew) {
   EXPECT_LT(ratio_of({parts}), 0.05);
 }
 
+TEST(CostPartsTest, AWorkerThatHasChangedIsToldFromNoise) {
+  const CostParts parts = readings_of({.per_step = 0.2, .per_work = 0.1, .noise = 0.05}, 60, 1);
+  const double usual = 0.2 + 0.1 * 12.0;
+  EXPECT_FALSE(parts.contradict(12.0, 12.0, usual, 0.0, {}));
+  EXPECT_FALSE(parts.contradict(12.0, 12.0, 1.1 * usual, 0.0, {}));
+  EXPECT_FALSE(parts.contradict(6.0, 6.0, 0.2 + 0.1 * 6.0, 0.0, {}));  // half a share
+  EXPECT_TRUE(parts.contradict(12.0, 12.0, 2.0 * usual, 0.0, {}));
+  EXPECT_TRUE(parts.contradict(12.0, 12.0, 0.5 * usual, 0.0, {}));
+  CostParts few;
+  few.add(12.0, 12.0, usual);
+  EXPECT_FALSE(few.contradict(12.0, 12.0, 2.0 * usual, 0.0, {}));
+}
+
 TEST(CostPartsTest, SquaresAreToldFromSamplesAndWork) {
   // A sample by itself costs half the mean sample's work, the mean square twice of it.
   std::vector<CostParts> workers(4);

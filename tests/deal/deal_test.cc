@@ -250,6 +250,18 @@ TEST(DealTest, PackedDealsAreNearTheBoundOfDivisibleSamples) {
   }
 }
 
+TEST(DealTest, PaddedDealsLeaveNobodyWithWhatIsLeftOver) {
+  // Filled one after the other, the last worker would get a tenth of its share or less in some of these.
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    Random random({6, seed});
+    const DealCase problem = language_case(random, 64, 1024, false);
+    const Deal deal = deal_by_cost(problem.works, problem.slots, Collation::kPadded);
+    for (std::size_t k = 0; k < problem.slots.size(); ++k) {
+      EXPECT_GT(problem.slots[k].curve.seconds(deal.works[k]), 0.5 * deal.seconds) << "seed " << seed;
+    }
+  }
+}
+
 TEST(DealTest, ByCostIsFasterThanByCountAndThanBalancedLengths) {
   // What samples in the order drawn, as many as the speeds say, cost: 1.3 to 2.7 times as much (12 seeds).
   double by_count = 0.0;
