@@ -17,7 +17,11 @@ void LengthsOption::add_options(CLI::App& command) {
           "Of the samples: lognormal:median=148,sigma=0.8,least=8,most=2048, or a file with one number a line")
       ->type_name("lognormal|FILE")
       ->group(kLengthsGroup);
-  command.add_option("--cost", cost, "Of a sample: its length L, or L + L^2 / (6 WIDTH); attention: of width 768, and the policy has to learn it")
+  command
+      .add_option(
+          "--cost",
+          cost,
+          "Of a sample: its length L, or L + L^2 / (6 WIDTH); attention: of width 768, and the policy has to learn it")
       ->type_name("linear|attention|attention:width=WIDTH")
       ->capture_default_str()
       ->group(kLengthsGroup);

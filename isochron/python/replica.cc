@@ -157,7 +157,8 @@ void bind_making(nb::class_<Replica>& replica) {
       nb::kw_only(),
       nb::arg("learns_squares") = false,
       nb::arg("dataset_size") = 0,
-      "Samples that cost differently and are known only as they arrive: plan_arrived() is told their works. 0: a stream.");
+      "Samples that cost differently and are known only as they arrive: plan_arrived() is told their works. 0: a "
+      "stream.");
 }
 
 void bind_steps(nb::class_<Replica>& replica) {

@@ -84,7 +84,8 @@ TEST_F(ProgramTest, RefusesBadValuesByName) {
   expect_refusal("simulate --lengths lognormal:sigma=wide", "--lengths: lengths lognormal: sigma is wide; permitted: ");
   expect_refusal(
       "simulate --lengths nowhere.txt", "--lengths: lengths is 'nowhere.txt'; permitted: lognormal, or a file");
-  expect_refusal("simulate --lengths lognormal --cost cubic", "--cost is 'cubic'; permitted: linear, attention, attention:width=");
+  expect_refusal(
+      "simulate --lengths lognormal --cost cubic", "--cost is 'cubic'; permitted: linear, attention, attention:width=");
   expect_refusal("simulate --lengths lognormal --collate stacked", "--collate is 'stacked'; permitted: packed, padded");
   expect_refusal("simulate --deal count", "--deal is 'count'; permitted: with --lengths");
   expect_refusal("simulate --lengths lognormal --sync asp", "sync is asp; permitted: bsp, since samples have lengths");

@@ -76,7 +76,8 @@ TEST(LengthsTest, PaddedSharesGainMore) {
 TEST(LengthsTest, ManyWorkersOfWhichSomeChangeAreFollowed) {
   ClusterSpec cluster = mixed_speeds(64, 0.05);
   for (std::size_t k = 0; k < cluster.workers.size(); k += 4) {
-    cluster.changes.push_back({.at_step = 60, .worker = cluster.workers[k].name, .cores = 0.5 * cluster.workers[k].cores});
+    cluster.changes.push_back(
+        {.at_step = 60, .worker = cluster.workers[k].name, .cores = 0.5 * cluster.workers[k].cores});
   }
   for (const Collation collation : {Collation::kPacked, Collation::kPadded}) {
     EXPECT_LT(over_oracle(cluster, 1024, Lengths{.collation = collation}, 180).by_cost, 1.0 / 0.97);

@@ -169,8 +169,7 @@ double pooled_ratio(std::span<const CostParts* const> workers, double per_square
   std::vector<Heard> heard;
   for (const CostParts* const parts : workers) {
     if (parts->readings() > 0.0) {
-      heard.push_back(
-          {.parts = parts, .ratios = {.per_square = per_square}, .noise = noise_of(*parts, per_square)});
+      heard.push_back({.parts = parts, .ratios = {.per_square = per_square}, .noise = noise_of(*parts, per_square)});
     }
   }
   return pooled(heard, kMostRatio, [](CostRatios& ratios, double ratio) { ratios.per_sample = ratio; });

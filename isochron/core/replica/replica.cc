@@ -249,7 +249,10 @@ const StepPlan& Replica::plan_arrived(std::span<const float> works) {
   (void)decision();
   const std::int64_t size = cursor().step_size(cursor().is_stream() ? std::ssize(works) : 0, 1);
   isochron::require(
-      std::ssize(works) == size, "works of a step that arrived", std::ssize(works), std::to_string(size) + ", its samples");
+      std::ssize(works) == size,
+      "works of a step that arrived",
+      std::ssize(works),
+      std::to_string(size) + ", its samples");
   return plan_dealt(size, work_->deal_arrived(works, cursor().position(), *controller_, members_));
 }
 

@@ -121,8 +121,7 @@ WorkShares::Dealt WorkShares::deal_works(
     const Controller& controller,
     std::span<const Worker> members) const {
   std::vector<double> costs;
-  std::ranges::transform(
-      works, std::back_inserter(costs), [&](double work) { return work_of(work, work * work); });
+  std::ranges::transform(works, std::back_inserter(costs), [&](double work) { return work_of(work, work * work); });
   const Deal deal = deal_by_cost(costs, slots(controller, members, std::ssize(works)), works_->collation);
   Dealt dealt{.positions = std::vector<std::int64_t>(works.size()), .shares = std::vector<Share>(members.size())};
   for (const std::size_t taker : deal.takers) {
@@ -139,7 +138,8 @@ WorkShares::Dealt WorkShares::deal_works(
     const auto samples = static_cast<double>(share.samples);
     share.padding += costs[i];  // their sum, for now
     share.linear = packed ? share.linear + works[i] : std::max(share.linear, samples * works[i]);
-    share.squares = packed ? share.squares + works[i] * works[i] : std::max(share.squares, samples * works[i] * works[i]);
+    share.squares =
+        packed ? share.squares + works[i] * works[i] : std::max(share.squares, samples * works[i] * works[i]);
   }
   for (Share& share : dealt.shares) {
     share.work = work_of(share.linear, share.squares);
