@@ -53,7 +53,7 @@ class DataParallel::State {
       : parameters_(std::move(parameters)), measure_moments_(options.measure_moments) {
     options.validate();
     if (start == Start::kBroadcast) {
-      broadcast(buffers, group, options.bucket_bytes);
+      broadcast_model(parameters_, buffers, group, options);
     }
     reducer_ = std::make_unique<c10d::Reducer>(
         parameters_,
@@ -80,12 +80,13 @@ class DataParallel::State {
   }
 
   // Unless it is told to expect them, the Reducer ignores gradients.
-  void accumulate(const at::Tensor& loss, double weight) {
+  void accumulate(const at::Tensor& loss, double weight, const GradientOptions& options) {
     weight_ += weight;
-    torch::autograd::backward({loss * weight}, {});
+    run(loss * weight, options);
   }
 
-  BackwardResult backward(const at::Tensor& loss, double weight, const AtLastGradient& at_last_gradient) {
+  BackwardResult backward(
+      const at::Tensor& loss, double weight, const AtLastGradient& at_last_gradient, const GradientOptions& options) {
     BackwardResult result{.started = Clock::now()};
     weight_ += weight;
     const auto own_part_done = [&] {
@@ -103,7 +104,7 @@ class DataParallel::State {
       torch::autograd::Engine::get_default_engine().queue_callback(own_part_done);
     });
     reducer_->prepare_for_backward({loss});
-    torch::autograd::backward({scaled}, {});
+    run(scaled, options);
     result.finished = Clock::now();
     result.global_square = square();
     return result;
@@ -123,13 +124,9 @@ class DataParallel::State {
   }
 
  private:
-  void broadcast(const Tensors& buffers, const c10::intrusive_ptr<c10d::ProcessGroup>& group, std::int64_t bytes) {
-    c10d::verify_params_across_processes(group, parameters_, std::nullopt);
-    Tensors values;
-    for (const Tensors& tensors : {parameters_, buffers}) {
-      std::ranges::transform(tensors, std::back_inserter(values), [](const at::Tensor& t) { return t.detach(); });
-    }
-    c10d::broadcast_coalesced(group, values, static_cast<std::size_t>(bytes));
+  void run(const at::Tensor& scaled, const GradientOptions& options) const {
+    torch::autograd::backward(
+        {scaled}, {}, options.retain_graph, /*create_graph=*/false, options.only_own ? parameters_ : Tensors{});
   }
 
   // As they are now.
@@ -156,6 +153,19 @@ class DataParallel::State {
   std::unique_ptr<c10d::Reducer> reducer_;
 };
 
+void broadcast_model(
+    const Tensors& parameters,
+    const Tensors& buffers,
+    const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+    const DataParallelOptions& options) {
+  c10d::verify_params_across_processes(group, parameters, std::nullopt);
+  Tensors values;
+  for (const Tensors& tensors : {parameters, buffers}) {
+    std::ranges::transform(tensors, std::back_inserter(values), [](const at::Tensor& t) { return t.detach(); });
+  }
+  c10d::broadcast_coalesced(group, values, static_cast<std::size_t>(options.bucket_bytes));
+}
+
 DataParallel::DataParallel(
     Tensors parameters,
     const Tensors& buffers,
@@ -174,12 +184,13 @@ bool DataParallel::finite() const {
   return state_->finite();
 }
 
-void DataParallel::accumulate(const at::Tensor& loss, double weight) {
-  state_->accumulate(loss, weight);
+void DataParallel::accumulate(const at::Tensor& loss, double weight, const GradientOptions& options) {
+  state_->accumulate(loss, weight, options);
 }
 
-BackwardResult DataParallel::backward(const at::Tensor& loss, double weight, const AtLastGradient& at_last_gradient) {
-  return state_->backward(loss, weight, at_last_gradient);
+BackwardResult DataParallel::backward(
+    const at::Tensor& loss, double weight, const AtLastGradient& at_last_gradient, const GradientOptions& options) {
+  return state_->backward(loss, weight, at_last_gradient, options);
 }
 
 }  // namespace isochron

@@ -46,10 +46,23 @@ struct BackwardResult {
   double global_square = 0;
 };
 
+// Which gradients a backward pass computes.
+struct GradientOptions {
+  bool only_own = false;      // those of these parameters alone, whatever else the loss depends on
+  bool retain_graph = false;  // another pass goes through what this one goes through
+};
+
+// Collective: checks that all ranks have the same parameters by number, type and shape, and gives all of them rank 0's
+// values; the same for `buffers` (running statistics).
+void broadcast_model(
+    const std::vector<at::Tensor>& parameters,
+    const std::vector<at::Tensor>& buffers,
+    const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+    const DataParallelOptions& options);
+
 class DataParallel {
  public:
-  // Collective with kBroadcast: checks that all ranks have the same parameters by number, type and shape, and gives all
-  // of them rank 0's values; the same for `buffers` (running statistics), which are not touched afterwards.
+  // With kBroadcast it begins with broadcast_model(); buffers are not touched afterwards.
   DataParallel(
       std::vector<at::Tensor> parameters,
       const std::vector<at::Tensor>& buffers,
@@ -61,17 +74,22 @@ class DataParallel {
   // Also the way out after a failure. Reset the gradients then: some may be half reduced.
   ~DataParallel();
 
-  // Before forward. Communicates after the first step, when the buckets are laid anew in the order of the gradients.
+  // Before forward; before each pass, if a step has several. Communicates after the first one, when the buckets are laid
+  // anew in the order of the gradients.
   void begin_step();
 
   // Adds `weight` times the local gradient to the gradients; nothing is exchanged.
-  void accumulate(const at::Tensor& loss, double weight);
+  void accumulate(const at::Tensor& loss, double weight, const GradientOptions& options = {});
 
   // The same, then leaves in every gradient the group's average of what it holds. Throws what the backend reports.
   // `at_last_gradient` is called, perhaps on a thread of autograd's, when this worker's own gradients are complete and
   // before the others' are waited for: `finished` and `global_square` are not known then. It must not throw.
   using AtLastGradient = std::function<void(const BackwardResult&)>;
-  BackwardResult backward(const at::Tensor& loss, double weight, const AtLastGradient& at_last_gradient = {});
+  BackwardResult backward(
+      const at::Tensor& loss,
+      double weight,
+      const AtLastGradient& at_last_gradient = {},
+      const GradientOptions& options = {});
 
   // Whether every gradient is a number: at the last local gradient this worker's own, after backward() the average.
   bool finite() const;

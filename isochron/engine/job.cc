@@ -30,8 +30,8 @@ int Job::size() const {
 bool Job::is_first() const {
   return driver_->status().is_first;
 }
-void Job::prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer) {
-  driver_->prepare(model, optimizer);
+void Job::prepare(const Models& models, const Optimizers& optimizers) {
+  driver_->prepare(models, optimizers);
 }
 Epochs Job::epochs(std::int64_t count) {
   return {*this, count};
@@ -41,10 +41,16 @@ Loader Job::loader(const std::shared_ptr<const data::Dataset>& dataset, const Lo
   return Loader(*this);
 }
 bool Job::backward(const at::Tensor& loss) {
-  return driver_->backward(loss);
+  return driver_->backward(loss, {});
 }
 bool Job::backward(const Batch& batch, const LossOf& loss_of) {
-  return driver_->backward(batch, loss_of);
+  return driver_->backward(batch, loss_of, {});
+}
+bool Job::backward(const at::Tensor& loss, const Optimizers& optimizers, bool retain_graph) {
+  return driver_->backward(loss, {.optimizers = optimizers, .retain_graph = retain_graph});
+}
+bool Job::backward(const Batch& batch, const LossOf& loss_of, const Optimizers& optimizers) {
+  return driver_->backward(batch, loss_of, {.optimizers = optimizers});
 }
 void Job::give_up_step(const std::exception_ptr& error) {
   if (in_step_ == nullptr) {

@@ -57,13 +57,7 @@
 #include "isochron/core/worker.h"
 #include "isochron/engine/data_parallel.h"
 #include "isochron/engine/loader.h"
-
-namespace torch::nn {
-class Module;
-}
-namespace torch::optim {
-class Optimizer;
-}
+#include "isochron/engine/models.h"
 
 namespace isochron {
 
@@ -126,16 +120,18 @@ class Job {
   int size() const;
   bool is_first() const;
 
-  // Collective. Moves the model to the device before it; gives all workers rank 0's parameters and buffers, hooks the
-  // gradients, and makes every BatchNorm in training mode use the global batch. Both must outlive the job, or close().
-  void prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer);
+  // Collective, once: prepare(model, optimizer), or prepare({critic, generator}, {critic_optimizer, …}). Move models to
+  // the device before. Gives all workers rank 0's parameters and buffers, hooks the gradients, and makes every BatchNorm
+  // in training mode use the global batch. All must outlive the job, or close().
+  void prepare(const Models& models, const Optimizers& optimizers);
 
   // Epoch numbers from the present one (0, or where a restored job is) to count - 1; ends early when stopping().
   Epochs epochs(std::int64_t count);
   // What is left of the epoch, a batch a step; ends early when stopping(). A job trains on one dataset.
   Loader loader(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& options = {});
 
-  // Once a batch. `loss` is the mean over its samples; of several losses, of any number of forward passes, their sum.
+  // Once a batch, or last. `loss` is the mean over its samples; of several losses, of any number of forward passes,
+  // their sum.
   // Gradients are the global mean's afterwards. False if the step did not happen here (see above): no gradient is left
   // then, and optimizer.step() changes nothing.
   bool backward(const at::Tensor& loss);
@@ -143,6 +139,14 @@ class Job {
   // is dealt with, too.
   using LossOf = std::function<at::Tensor(const at::Tensor& data, const at::Tensor& target)>;
   bool backward(const Batch& batch, const LossOf& loss_of);
+  // For loops with several backward passes a step: computes and averages the gradients of the parameters that these
+  // optimizers have, and of no others, whatever the loss depends on; then the optimizers may take their steps, and the
+  // next pass may come. Gradients of several passes add up until zero_grad(). Losses of the passes are added up in the
+  // log. All workers make the same passes. When one returns false, the step did not happen: what optimizers have changed
+  // in it is as before, and its further passes do nothing and return false, too. SGD, Adam and AdamW can be put back so.
+  // `retain_graph`: a later pass goes through what this one goes through.
+  bool backward(const at::Tensor& loss, const Optimizers& optimizers, bool retain_graph = false);
+  bool backward(const Batch& batch, const LossOf& loss_of, const Optimizers& optimizers);
   // For loops that compute the loss themselves: it could not be computed for want of memory (catch std::bad_alloc and
   // c10::Error; `error` is rethrown if it is something else). In place of backward().
   void give_up_step(const std::exception_ptr& error);
@@ -188,14 +192,14 @@ class Job {
   // The signal that asked for it on any worker; 0: none.
   int stop_signal() const;
 
-  // Between two steps or after the optimizer's step. Collective; rank 0 writes, atomically. The file holds model,
-  // optimizer, sampler, controller and ledger. With restore() training goes on as it would have; on another number of
+  // Between two steps or after the last optimizer's step. Collective; rank 0 writes, atomically. The file holds models,
+  // optimizers, sampler, controller and ledger. With restore() training goes on as it would have; on another number of
   // workers as well.
   void save(const std::filesystem::path& path);
   // After prepare() and before loader().
   void restore(const std::filesystem::path& path);
 
-  // Finishes the step under way and lets go of model and optimizer. Collective; the destructor does it too.
+  // Finishes the step under way and lets go of models and optimizers. Collective; the destructor does it too.
   void close();
 
  private:

@@ -28,12 +28,12 @@ class Job::Driver {
  public:
   virtual ~Driver() = default;
 
-  virtual void prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer) = 0;
+  virtual void prepare(const Models& models, const Optimizers& optimizers) = 0;
   virtual void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) = 0;
   // False if the loop is over.
   virtual bool begin_step(Batch& batch) = 0;
-  virtual bool backward(const at::Tensor& loss) = 0;
-  virtual bool backward(const Batch& batch, const LossOf& loss_of) = 0;
+  virtual bool backward(const at::Tensor& loss, const BackwardPass& pass) = 0;
+  virtual bool backward(const Batch& batch, const LossOf& loss_of, const BackwardPass& pass) = 0;
   virtual void finish_step() = 0;
   virtual std::vector<double> sum(const std::vector<double>& values) = 0;
   virtual void save(const std::filesystem::path& path) = 0;

@@ -9,6 +9,7 @@
 #include "isochron/comm/mpi_session.h"
 #include "isochron/engine/handshake.h"
 #include "isochron/engine/listeners.h"
+#include "isochron/engine/out_of_memory.h"
 
 namespace isochron {
 namespace {
@@ -71,11 +72,12 @@ const StepRecord& Job::Impl::last_step() const {
   return replica_.last_step() ? *replica_.last_step() : none;
 }
 
-void Job::Impl::prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer) {
+void Job::Impl::prepare(const Models& models, const Optimizers& optimizers) {
   require(
       !model_.prepared(),
-      "prepare() a second time; permitted: one model and one optimizer, for several models a module that has them all");
-  model_.prepare(model, optimizer, membership_.group(), in_chunks_);
+      "prepare() a second time; permitted: once, with all models and optimizers, as in prepare({critic, generator}, "
+      "{critic_optimizer, generator_optimizer})");
+  model_.prepare(models, optimizers, membership_.group(), in_chunks_);
 }
 
 void Job::Impl::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
@@ -111,22 +113,34 @@ bool Job::Impl::begin_step(Batch& batch) {
   return false;
 }
 
-bool Job::Impl::backward(const at::Tensor& loss) {
+bool Job::Impl::backward(const at::Tensor& loss, const BackwardPass& pass) {
+  if (steps_.is_dropped()) {
+    return false;
+  }
   try {
-    return follow(steps_.backward(loss));
+    return follow(steps_.backward(loss, pass));
   } catch (...) {
     recovery_.recover_from(std::current_exception());
   }
   return false;
 }
 
-bool Job::Impl::backward(const Batch& batch, const LossOf& loss_of) {
+bool Job::Impl::backward(const Batch& batch, const LossOf& loss_of, const BackwardPass& pass) {
+  if (steps_.is_dropped()) {
+    return false;
+  }
   try {
-    return follow(steps_.backward(batch, loss_of));
+    return follow(steps_.backward(batch, loss_of, pass));
   } catch (...) {
     recovery_.recover_from(std::current_exception());
   }
   return false;
+}
+
+void Job::Impl::give_up_step(const std::exception_ptr& error) {
+  if (!steps_.is_dropped() || !is_out_of_memory(error)) {
+    recovery_.recover_from(error);
+  }
 }
 
 // All workers have the same averages and reports, so all follow alike.
@@ -167,6 +181,7 @@ void Job::Impl::roll_back(const std::string& reason) {
 
 void Job::Impl::finish_step() {
   require(!steps_.is_computing(), "the loader went on to the next step before backward()");
+  steps_.forget_dropped();
   if (!steps_.is_taken()) {
     return;
   }
@@ -207,7 +222,7 @@ void Job::Impl::restore(const std::filesystem::path& path) {
 }
 
 void Job::Impl::close() {
-  if (steps_.is_taken()) {
+  if (!steps_.is_computing()) {
     finish_step();
   }
   steps_.close();

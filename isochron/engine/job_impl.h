@@ -28,11 +28,11 @@ class Job::Impl final : public Job::Driver {
  public:
   explicit Impl(const JobOptions& options);
 
-  void prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer) override;
+  void prepare(const Models& models, const Optimizers& optimizers) override;
   void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) override;
   bool begin_step(Batch& batch) override;
-  bool backward(const at::Tensor& loss) override;
-  bool backward(const Batch& batch, const LossOf& loss_of) override;
+  bool backward(const at::Tensor& loss, const BackwardPass& pass) override;
+  bool backward(const Batch& batch, const LossOf& loss_of, const BackwardPass& pass) override;
   void finish_step() override;
   std::vector<double> sum(const std::vector<double>& values) override;
   void save(const std::filesystem::path& path) override;
@@ -49,7 +49,7 @@ class Job::Impl final : public Job::Driver {
   const StepRecord& last_step() const override;
 
   // Only of jobs in step.
-  void give_up_step(const std::exception_ptr& error) { recovery_.recover_from(error); }
+  void give_up_step(const std::exception_ptr& error);
 
  private:
   Impl(JobOptions options, std::unique_ptr<Admission> admission);

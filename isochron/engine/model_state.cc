@@ -15,9 +15,19 @@
 namespace isochron {
 namespace {
 
-constexpr std::string_view kModel = "model.";
-constexpr std::string_view kOptimizer = "optimizer.";
+constexpr const char* kModel = "model";
+constexpr const char* kOptimizer = "optimizer";
 constexpr const char* kReplica = "replica";  // the text that holds the rest
+
+// What the names of one thing's tensors begin with: "model.", or of several "model-0.", "model-1." and so on.
+std::string prefix_of(const std::string& kind, std::size_t place, std::size_t count) {
+  return count == 1 ? kind + "." : kind + "-" + std::to_string(place) + ".";
+}
+
+// The text that holds how many there are; one needs none.
+std::string count_name(const std::string& kind) {
+  return kind + "s";
+}
 
 // Parameters and buffers by name; the tensors are the model's own.
 std::map<std::string, at::Tensor> tensors_of(const torch::nn::Module& model) {
@@ -48,9 +58,26 @@ void fill(torch::nn::Module& model, const std::map<std::string, at::Tensor>& sav
   }
 }
 
-void add(Checkpoint& checkpoint, std::string_view prefix, const std::map<std::string, at::Tensor>& tensors) {
-  for (const auto& [name, tensor] : tensors) {
-    checkpoint.tensors.emplace(std::string(prefix) + name, tensor);
+// Those of every thing, by `tensors_of_one`.
+template <class T, class TensorsOf>
+void add(Checkpoint& checkpoint, const std::string& kind, const OneOrMore<T>& things, const TensorsOf& tensors_of_one) {
+  for (std::size_t i = 0; i < things.size(); ++i) {
+    for (const auto& [name, tensor] : tensors_of_one(things[i])) {
+      checkpoint.tensors.emplace(prefix_of(kind, i, things.size()) + name, tensor);
+    }
+  }
+  if (things.size() > 1) {
+    checkpoint.texts[count_name(kind)] = std::to_string(things.size());
+  }
+}
+
+void check_count(const Checkpoint& checkpoint, const std::string& name, const std::string& kind, std::size_t here) {
+  const auto found = checkpoint.texts.find(count_name(kind));
+  const std::string saved = found == checkpoint.texts.end() ? "1" : found->second;
+  if (saved != std::to_string(here)) {
+    throw Error(
+        name + ": the number of " + count_name(kind) + " in the checkpoint is " + saved +
+        "; permitted: " + std::to_string(here) + ", as many as were given to prepare()");
   }
 }
 
@@ -80,22 +107,25 @@ State read_rest(const Checkpoint& checkpoint, const std::string& name) {
 
 }  // namespace
 
-Checkpoint pack_job(const State& rest, const torch::nn::Module& model, const torch::optim::Optimizer& optimizer) {
+Checkpoint pack_job(const State& rest, const Models& models, const Optimizers& optimizers) {
   Checkpoint checkpoint;
   checkpoint.texts[kReplica] = rest.serialize();
-  add(checkpoint, kModel, tensors_of(model));
-  add(checkpoint, kOptimizer, optimizer_state(optimizer));
+  add(checkpoint, kModel, models, tensors_of);
+  add(checkpoint, kOptimizer, optimizers, optimizer_state);
   return checkpoint;
 }
 
 State unpack_job(
-    const Checkpoint& checkpoint,
-    const std::string& name,
-    torch::nn::Module& model,
-    torch::optim::Optimizer& optimizer) {
+    const Checkpoint& checkpoint, const std::string& name, const Models& models, const Optimizers& optimizers) {
   State rest = read_rest(checkpoint, name);
-  fill(model, take(checkpoint, kModel));
-  restore_optimizer_state(optimizer, take(checkpoint, kOptimizer));
+  check_count(checkpoint, name, kModel, models.size());
+  check_count(checkpoint, name, kOptimizer, optimizers.size());
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    fill(models[i], take(checkpoint, prefix_of(kModel, i, models.size())));
+  }
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    restore_optimizer_state(optimizers[i], take(checkpoint, prefix_of(kOptimizer, i, optimizers.size())));
+  }
   return rest;
 }
 

@@ -1,27 +1,18 @@
-// A job as a checkpoint: the tensors of its model and optimizer, and the rest of its state (Replica::state) as a text.
+// A job as a checkpoint: the tensors of its models and optimizers, and the rest of its state (Replica::state) as a text.
 #pragma once
 
 #include <string>
 
 #include "isochron/core/state.h"
 #include "isochron/engine/checkpoint.h"
-
-namespace torch::nn {
-class Module;
-}
-namespace torch::optim {
-class Optimizer;
-}
+#include "isochron/engine/models.h"
 
 namespace isochron {
 
-Checkpoint pack_job(const State& rest, const torch::nn::Module& model, const torch::optim::Optimizer& optimizer);
-// Fills model and optimizer and returns the rest. `name` is what errors call the checkpoint. Throws isochron::Error if
-// it is not one of such a job.
+Checkpoint pack_job(const State& rest, const Models& models, const Optimizers& optimizers);
+// Fills models and optimizers and returns the rest. `name` is what errors call the checkpoint. Throws isochron::Error if
+// it is not one of such a job, or of another number of models or optimizers.
 State unpack_job(
-    const Checkpoint& checkpoint,
-    const std::string& name,
-    torch::nn::Module& model,
-    torch::optim::Optimizer& optimizer);
+    const Checkpoint& checkpoint, const std::string& name, const Models& models, const Optimizers& optimizers);
 
 }  // namespace isochron

@@ -92,6 +92,12 @@ void with_class_of(const Optimizer& optimizer, Action action) {
   }
 }
 
+std::string prefix_of(const std::string& name, std::size_t parameter) {
+  return name + "." + std::to_string(parameter) + ".";
+}
+
+}  // namespace
+
 std::vector<at::Tensor> parameters_of(const Optimizer& optimizer) {
   std::vector<at::Tensor> parameters;
   for (const auto& group : optimizer.param_groups()) {
@@ -99,12 +105,6 @@ std::vector<at::Tensor> parameters_of(const Optimizer& optimizer) {
   }
   return parameters;
 }
-
-std::string prefix_of(const std::string& name, std::size_t parameter) {
-  return name + "." + std::to_string(parameter) + ".";
-}
-
-}  // namespace
 
 NamedTensors optimizer_state(const Optimizer& optimizer) {
   NamedTensors tensors;

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -14,6 +15,9 @@ class Optimizer;
 }
 
 namespace isochron {
+
+// Over all groups, in their order.
+std::vector<at::Tensor> parameters_of(const torch::optim::Optimizer& optimizer);
 
 // Throws std::invalid_argument for an optimizer of another class.
 std::map<std::string, at::Tensor> optimizer_state(const torch::optim::Optimizer& optimizer);

@@ -35,7 +35,7 @@ void Recovery::recover_from(const std::exception_ptr& error) {
     warn(options_, lost.what());
     recover(suspects_of(lost));
   } catch (const std::exception&) {
-    if (!is_out_of_memory(error) || !steps_.is_computing() || !replica_.abandon_for_memory(steps_.is_chunkable())) {
+    if (!is_out_of_memory(error) || !steps_.can_be_undone() || !replica_.abandon_for_memory(steps_.is_chunkable())) {
       throw;
     }
     let_go();

@@ -77,6 +77,10 @@ Batch Steps::begin() {
   const StepPlan& plan = replica_.plan();
   stage_ = Stage::kComputing;
   by_function_ = false;
+  by_value_ = false;
+  loss_ = 0.0;
+  finite_ = true;
+  waits_ = {};
   const auto rank = static_cast<std::uint64_t>(replica_.rank());
   torch::manual_seed(mix_key({options_.seed, static_cast<std::uint64_t>(plan.step), rank}));
   Batch batch = take_batch(plan);
@@ -124,25 +128,47 @@ void Steps::weigh(const StepPlan& plan) {
 }
 
 void Steps::require_batch() const {
-  if (is_taken()) {
+  if (stage_ == Stage::kTaken) {
     throw std::logic_error(
         "backward() a second time for a batch, whose gradients are averaged; permitted: once, with the sum of its "
-        "losses");
+        "losses, or for each the optimizers that it is for, as in backward(loss, optimizer)");
   }
-  if (!is_computing()) {
+  if (!can_be_undone()) {
     throw std::logic_error("backward() without a batch of the loader");
   }
 }
 
-StepVerdict Steps::backward(const at::Tensor& loss) {
+// Waiting may be for others here: in the exchange of the pass before this one, and before the first for these
+// parameters is followed by another.
+void Steps::begin_pass(const BackwardPass& pass) {
   require_batch();
+  if (!pass.is_last() && options_.rate.rule == RateRule::kAdaScale) {
+    throw std::invalid_argument(
+        "lr_rule is adascale with a backward() that is told its optimizers; permitted: one backward(loss) a step, "
+        "whose gradient AdaScale measures");
+  }
+  const auto began = StepClock::Clock::now();
+  model_.begin_pass(pass);
+  if (!pass.is_last()) {
+    waits_.time += StepClock::Clock::now() - began;
+  }
+  if (stage_ == Stage::kPassed) {
+    waits_.time += last_wait_;
+    ++waits_.count;
+  }
+  stage_ = Stage::kComputing;
+}
+
+StepVerdict Steps::backward(const at::Tensor& loss, const BackwardPass& pass) {
+  begin_pass(pass);
+  by_value_ = true;
   if (replica_.chunk_size() > 0 && my_batch() > replica_.chunk_size()) {
     throw std::logic_error(
         "backward(loss) with a batch of " + std::to_string(my_batch()) + " samples and micro_batch " +
         std::to_string(replica_.chunk_size()) + ": call backward(batch, loss_of)");
   }
-  reduce(loss, weight_, [&] { return loss.item<double>(); });
-  return judge();
+  reduce(loss, weight_, pass, [&] { return loss.item<double>(); });
+  return judge(pass);
 }
 
 // What a chunk's mean loss counts for in that of the batch.
@@ -153,8 +179,8 @@ double Steps::share_of(const at::Tensor& chunk, const at::Tensor& whole) const {
   return items(chunk) / items(whole);
 }
 
-StepVerdict Steps::backward(const Batch& batch, const Job::LossOf& loss_of) {
-  require_batch();
+StepVerdict Steps::backward(const Batch& batch, const Job::LossOf& loss_of, const BackwardPass& pass) {
+  begin_pass(pass);
   by_function_ = true;
   const std::int64_t samples = batch.data.size(0);
   const std::int64_t most = replica_.chunk_size() > 0 ? replica_.chunk_size() : samples;
@@ -168,36 +194,56 @@ StepVerdict Steps::backward(const Batch& batch, const Job::LossOf& loss_of) {
       model_.accumulate(loss, weight_ * share);
       total += share * loss.item<double>();
     } else {
-      reduce(loss, weight_ * share, [&] { return total + share * loss.item<double>(); });
+      reduce(loss, weight_ * share, pass, [&] { return total + share * loss.item<double>(); });
     }
   }
-  return judge();
+  return judge(pass);
 }
 
-void Steps::reduce(const at::Tensor& loss, double weight, const std::function<double()>& mean_loss) {
-  const BackwardResult result =
-      model_.backward(loss, weight, [&] { exchange_.emplace(membership_.group(), measure(mean_loss())); });
-  replica_.measure_gradient(result.local_square, result.global_square);
+void Steps::reduce(
+    const at::Tensor& loss, double weight, const BackwardPass& pass, const std::function<double()>& mean_loss) {
+  const BackwardResult result = model_.backward(loss, weight, [&] {
+    measure(mean_loss());
+    if (pass.is_last()) {
+      exchange_.emplace(membership_.group(), report());
+    }
+  });
+  if (pass.is_last()) {
+    replica_.measure_gradient(result.local_square, result.global_square);
+  }
   finished_ = clock_.since_start(result.finished);
+  last_wait_ = result.finished - result.last_gradient;
 }
 
-// At the last local gradient.
-StepReport Steps::measure(double loss) {
-  StepReport measured = clock_.measure(model_.take_waits());
-  measured.loss = my_batch() > 0 ? loss : 0.0;
+// At the last local gradient of a pass.
+void Steps::measure(double loss) {
+  const SyncBatchNorm::Waits waits = model_.take_waits();
+  waits_.time += waits.time;
+  waits_.count += waits.count;
+  measured_ = clock_.measure(waits_);
+  loss_ += loss;
+  finite_ = finite_ && (!replica_.plan_under_way().diagnose || model_.gradient_is_finite());
+}
+
+StepReport Steps::report() {
+  StepReport measured = measured_;
+  measured.loss = my_batch() > 0 ? loss_ : 0.0;
   measured.items = my_batch() > 0 ? items_ : 0.0;
   measured.stop = stop_wanted_;
   measured.signal = signals_ ? StopSignal::received() : 0;
-  measured.finite = !replica_.plan_under_way().diagnose || model_.gradient_is_finite();
+  measured.finite = finite_;
   measured.newcomer = replica_.rank() == 0 && membership_.newcomer_is_ready();
   return replica_.report(measured);
 }
 
 // All workers have the same averages, so all wait for the reports or none does.
-StepVerdict Steps::judge() {
+StepVerdict Steps::judge(const BackwardPass& pass) {
   if (options_.on_nonfinite == OnNonFinite::kIgnore || model_.gradient_is_finite()) {
-    stage_ = Stage::kTaken;
+    stage_ = pass.is_last() ? Stage::kTaken : Stage::kPassed;
     return {};
+  }
+  if (!pass.is_last()) {
+    exchange_.emplace(membership_.group(), report());
   }
   reports_ = take_reports();
   return replica_.judge(reports_, /*gradient_is_finite=*/false);
@@ -211,6 +257,10 @@ std::vector<StepReport> Steps::take_reports() {
 
 StepOutcome Steps::finish() {
   model_.end_step();
+  if (stage_ == Stage::kPassed) {
+    stage_ = Stage::kTaken;  // there is no way back from what is reported
+    exchange_.emplace(membership_.group(), report());
+  }
   const std::vector<StepReport> reports = take_reports();
   stage_ = Stage::kNone;  // whatever happens below, this step is not finished twice
   return replica_.complete(reports, finished_, clock_.now());
@@ -218,13 +268,13 @@ StepOutcome Steps::finish() {
 
 std::vector<EventRecord> Steps::redo() {
   model_.undo();
-  stage_ = Stage::kNone;
+  stage_ = Stage::kDropped;
   return replica_.redo(reports_, clock_.now());
 }
 
 StepOutcome Steps::leave_out() {
   model_.undo();
-  stage_ = Stage::kNone;
+  stage_ = Stage::kDropped;
   return replica_.leave_out(reports_, finished_, clock_.now());
 }
 
@@ -233,14 +283,24 @@ void Steps::undo() {
   if (replica_.phase() != Replica::Phase::kBetween) {
     replica_.abandon();
   }
-  stage_ = Stage::kNone;
+  stage_ = Stage::kDropped;
+}
+
+// Forward passes may have changed running statistics meanwhile.
+void Steps::forget_dropped() {
+  if (is_dropped()) {
+    model_.undo();
+    stage_ = Stage::kNone;
+  }
 }
 
 void Steps::leave_group() {
-  if (is_computing()) {
+  if (can_be_undone()) {
     undo();
   }
-  stage_ = Stage::kNone;
+  if (!is_dropped()) {
+    stage_ = Stage::kNone;
+  }
   exchange_.reset();
 }
 

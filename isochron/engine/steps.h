@@ -1,9 +1,13 @@
 // This worker's steps: what lies between Replica::plan and Replica::complete. It fetches the samples, computes with the
 // model, measures, and brings the reports round; what follows from them, the replica says.
 //
-// A step is begin(), backward(), the optimizer's own step, finish(). If the verdict of backward() is other than to take
-// the step, one of redo(), leave_out() and undo() ends it in place of finish(). What any of them throws leaves the step
-// as it is, for undo(). Not thread-safe.
+// A step is begin(), backward(), the optimizer's own step, finish(); of backward() and the steps of its optimizers there
+// may be several. If the verdict of backward() is other than to take the step, one of redo(), leave_out() and undo()
+// ends it in place of finish(); what the loop still does with its batch then has no effect. What any of them throws
+// leaves the step as it is, for undo(). Not thread-safe.
+//
+// Reports go round at the last local gradient of the last pass. Where nobody says which pass is the last, that is known
+// when the loop goes on, so they leave then. Waiting in the exchanges of earlier passes is taken out of the clock.
 #pragma once
 
 #include <cstdint>
@@ -40,32 +44,45 @@ class Steps {
   void close();
 
   Batch begin();
-  StepVerdict backward(const at::Tensor& loss);
+  StepVerdict backward(const at::Tensor& loss, const BackwardPass& pass);
   // In chunks, if the replica says so.
-  StepVerdict backward(const Batch& batch, const Job::LossOf& loss_of);
+  StepVerdict backward(const Batch& batch, const Job::LossOf& loss_of, const BackwardPass& pass);
   StepOutcome finish();
 
   std::vector<EventRecord> redo();
   StepOutcome leave_out();
   // The step did not happen here.
   void undo();
+  // The loop is through with the batch of a step that did not happen.
+  void forget_dropped();
   // The same if there is one under way, and nothing refers to the group any more. One that the optimizer has taken is
   // left to the replica.
   void leave_group();
 
-  // A batch is out, whose gradients the optimizer does not have.
+  // A batch is out, whose gradients no optimizer has, or not those of the pass under way.
   bool is_computing() const { return stage_ == Stage::kComputing; }
-  // The optimizer has the gradients; finish() is due.
-  bool is_taken() const { return stage_ == Stage::kTaken; }
-  // This step's loss can be computed for chunks of its batch.
-  bool is_chunkable() const { return by_function_ && !packed() && model_.can_be_chunked(); }
+  // The optimizers have the gradients; finish() is due.
+  bool is_taken() const { return stage_ == Stage::kPassed || stage_ == Stage::kTaken; }
+  // The step is not reported yet, so that it need not have happened.
+  bool can_be_undone() const { return stage_ == Stage::kComputing || stage_ == Stage::kPassed; }
+  // The step did not happen, and the loop may still be busy with its batch.
+  bool is_dropped() const { return stage_ == Stage::kDropped; }
+  // This step's losses can be computed for chunks of its batch.
+  bool is_chunkable() const { return by_function_ && !by_value_ && !packed() && model_.can_be_chunked(); }
   // All workers are to stop after the step under way.
   void stop() { stop_wanted_ = true; }
 
  private:
-  enum class Stage : std::uint8_t { kNone, kComputing, kTaken };
+  enum class Stage : std::uint8_t {
+    kNone,
+    kComputing,
+    kPassed,   // a pass is done, and another may come
+    kTaken,    // the last pass is done and reported
+    kDropped,  // the step did not happen
+  };
 
   void require_batch() const;
+  void begin_pass(const BackwardPass& pass);
   // Samples are of unequal length, and losses are means over their tokens.
   bool has_lengths() const { return !dataset_->lengths().empty(); }
   bool packed() const { return has_lengths() && collation_ == Collation::kPacked; }
@@ -75,9 +92,11 @@ class Steps {
   void weigh(const StepPlan& plan);
   double share_of(const at::Tensor& chunk, const at::Tensor& whole) const;
   std::int64_t my_batch() const { return replica_.plan_under_way().mine.size(); }
-  void reduce(const at::Tensor& loss, double weight, const std::function<double()>& mean_loss);
-  StepReport measure(double loss);
-  StepVerdict judge();
+  void reduce(
+      const at::Tensor& loss, double weight, const BackwardPass& pass, const std::function<double()>& mean_loss);
+  void measure(double loss);
+  StepReport report();
+  StepVerdict judge(const BackwardPass& pass);
   std::vector<StepReport> take_reports();
 
   const JobOptions& options_;
@@ -95,9 +114,15 @@ class Steps {
 
   // The step under way.
   Stage stage_ = Stage::kNone;
-  bool by_function_ = false;  // its loss is computed by a function that can be called for chunks
-  double weight_ = 0.0;       // of this worker's mean loss
-  double items_ = 0.0;        // what that is the mean over: samples, or tokens
+  bool by_function_ = false;                // a loss is computed by a function that can be called for chunks
+  bool by_value_ = false;                   // a loss is not
+  double weight_ = 0.0;                     // of this worker's mean loss
+  double items_ = 0.0;                      // what that is the mean over: samples, or tokens
+  StepReport measured_;                     // at the last local gradient so far
+  double loss_ = 0.0;                       // of its passes, added up
+  bool finite_ = true;                      // as far as this worker's gradients were looked at
+  SyncBatchNorm::Waits waits_;              // for others, within the step
+  StepClock::Clock::duration last_wait_{};  // of the last pass, from its last local gradient on
   std::optional<ReportExchange> exchange_;
   std::vector<StepReport> reports_;  // of a step whose gradient is not finite
   double finished_ = 0.0;            // when the gradients were averaged

@@ -21,6 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
+using testing::AnyOf;
 using testing::Contains;
 using testing::Each;
 using testing::HasSubstr;
@@ -172,6 +173,36 @@ TEST_F(ElasticTest, SurvivesADeathAtAnyPointOfAStep) {
       EXPECT_THAT(diary.events, Contains(HasSubstr("death")));
     }
   }
+}
+
+// With two optimizers a step has happened for both or for none, on all workers.
+TEST_F(ElasticTest, NoStepOfTwoOptimizersIsTakenByHalf) {
+  const Result undisturbed = run(3, "steps=10 networks=2");
+  ASSERT_EQ(undisturbed.finished.size(), 3U) << undisturbed.outcome.errors;
+  for (const std::string fault :
+       {"5:2:reduce:0",
+        "5:2:between-passes",
+        "5:0:between-passes",
+        "5:2:second-reduce:0",
+        "5:2:second-reduce:500",
+        "5:1:before-optimizer",
+        "5:1:after-optimizer",
+        "5:1:memory-between"}) {
+    SCOPED_TRACE(fault);
+    const Result result = run(3, "steps=10 networks=2 " + fault);
+    ASSERT_EQ(result.finished.size(), fault.ends_with("memory-between") ? 3U : 2U) << result.outcome.errors;
+    expect_same_course(result, undisturbed, 1e-4);
+    for (const Diary& diary : result.finished) {
+      EXPECT_THAT(diary.events, Contains(AnyOf(HasSubstr("death"), HasSubstr("memory"))));
+    }
+  }
+}
+
+TEST_F(ElasticTest, ANewWorkerHasTheStateOfAllOptimizers) {
+  const Result undisturbed = run(2, "steps=60 networks=2");
+  const Result result = run(2, "steps=60 networks=2 pace=50 await=3 3:first:join");
+  ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
+  expect_same_course(result, undisturbed);
 }
 
 TEST_F(ElasticTest, GoesDownToOneWorker) {

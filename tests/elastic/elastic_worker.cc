@@ -5,8 +5,9 @@
 //
 // Keys: steps, batch, samples, timeout (ms), model (norm: with BatchNorm; plain), numbers, save (steps), evaluate
 // (steps), name, pace (ms that a step takes at least), await (workers without whom each of the last ten steps takes a
-// second more), memory (samples that it holds), appetite (MiB that a sample takes while its loss is computed). A fault
-// comes once, in that step of the worker with that id; in the first worker if it is "first".
+// second more), memory (samples that it holds), appetite (MiB that a sample takes while its loss is computed), networks
+// (2: a second one, with an optimizer and a backward pass of its own, learns from what the first puts out after its
+// step). A fault comes once, in that step of the worker with that id; in the first worker if it is "first".
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -102,6 +103,11 @@ torch::nn::Sequential make_model(bool with_norm) {
   return Sequential(Flatten(), Linear(64, 64), Tanh(), Linear(64, 4));
 }
 
+torch::nn::Linear make_second() {
+  torch::manual_seed(4);
+  return torch::nn::Linear(4, 4);
+}
+
 // From now on the kernel gives this process so much more and then refuses.
 void limit_memory(double mebibytes) {
   mallopt(M_MMAP_THRESHOLD, 1 << 17);  // what is freed goes back at once, so that the sum is what counts
@@ -116,8 +122,7 @@ void limit_memory(double mebibytes) {
   setrlimit(RLIMIT_DATA, &limit);
 }
 
-std::uint64_t digest(const torch::nn::Module& model) {
-  std::uint64_t key = 1;
+std::uint64_t digest(const torch::nn::Module& model, std::uint64_t key) {
   const auto add = [&key](const at::Tensor& tensor) {
     const at::Tensor flat = tensor.detach().contiguous().view({-1}).view(at::kByte);
     const auto* const bytes = flat.const_data_ptr<std::uint8_t>();
@@ -141,7 +146,11 @@ class Subject {
         model_(make_model(script_.text("model", "norm") == "norm")),
         optimizer_(model_->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9)),
         job_(options()) {
-    job_.prepare(*model_, optimizer_);
+    if (has_second()) {
+      job_.prepare({*model_, *second_}, {optimizer_, second_optimizer_});
+    } else {
+      job_.prepare(*model_, optimizer_);
+    }
   }
 
   void train() {
@@ -173,6 +182,8 @@ class Subject {
   }
 
  private:
+  bool has_second() const { return script_.number("networks", 1) == 2; }
+
   JobOptions options() {
     JobOptions options{{.global_batch = script_.number("batch", 48), .policy = script_.text("policy", "isochron")}};
     options.seed = 7;
@@ -285,20 +296,11 @@ class Subject {
     }
     die_soon_if("reduce");
     const std::int64_t wanted = job_.step();
-    const bool happened = job_.backward(batch, [this](const at::Tensor& data, const at::Tensor& target) {
-      // With a single sample there would be nothing smaller to try, and the worker would end.
-      if (std::exchange(failing_, false) && data.size(0) > 1) {
-        at::empty({std::int64_t{1} << 46});
-      }
-      return loss(data, target);
-    });
-    if (happened) {
-      die_if("before-optimizer");
-      die_soon_if("optimizer");
-      optimizer_.step();
-      die_if("after-optimizer");
+    if (has_second()) {
+      two_passes(batch);
+    } else {
+      one_pass(batch);
     }
-    optimizer_.zero_grad();
     job_.finish_step();
     if (job_.step() <= wanted) {
       return;
@@ -310,11 +312,59 @@ class Subject {
         sizeof text,
         "step %lld digest %016llx loss %.9g workers %d",
         static_cast<long long>(record.step),
-        static_cast<unsigned long long>(digest(*model_)),
+        static_cast<unsigned long long>(digest(*second_, digest(*model_, 1))),
         record.loss,
         job_.size());
     write(text);
     between_steps();
+  }
+
+  Job::LossOf loss_that_may_fail() {
+    return [this](const at::Tensor& data, const at::Tensor& target) {
+      // With a single sample there would be nothing smaller to try, and the worker would end.
+      if (std::exchange(failing_, false) && data.size(0) > 1) {
+        at::empty({std::int64_t{1} << 46});
+      }
+      return loss(data, target);
+    };
+  }
+
+  void one_pass(const Batch& batch) {
+    if (job_.backward(batch, loss_that_may_fail())) {
+      die_if("before-optimizer");
+      die_soon_if("optimizer");
+      optimizer_.step();
+      die_if("after-optimizer");
+    }
+    optimizer_.zero_grad();
+  }
+
+  // As people write it: nobody looks whether a pass has happened.
+  void two_passes(const Batch& batch) {
+    optimizer_.zero_grad();
+    job_.backward(batch, loss_that_may_fail(), optimizer_);
+    optimizer_.step();
+    die_if("between-passes");
+    if (take("memory-between") != nullptr) {
+      failing_ = true;
+    }
+    die_soon_if("second-reduce");
+    second_optimizer_.zero_grad();
+    const auto second_loss = [this](const at::Tensor& data, const at::Tensor& target) {
+      if (std::exchange(failing_, false) && data.size(0) > 1) {
+        at::empty({std::int64_t{1} << 46});
+      }
+      const at::Tensor judged = model_->forward(data).detach();
+      at::Tensor value = torch::nn::functional::cross_entropy(second_->forward(judged), target);
+      if (take("second-nan") != nullptr) {
+        value = value * std::numeric_limits<double>::quiet_NaN();
+      }
+      return value;
+    };
+    job_.backward(batch, second_loss, second_optimizer_);
+    die_if("before-optimizer");
+    second_optimizer_.step();
+    die_if("after-optimizer");
   }
 
   void between_steps() {
@@ -346,6 +396,8 @@ class Subject {
   const Script script_;
   torch::nn::Sequential model_;
   torch::optim::SGD optimizer_;
+  torch::nn::Linear second_ = make_second();
+  torch::optim::Adam second_optimizer_{second_->parameters(), torch::optim::AdamOptions(0.05)};
   std::ofstream log_;
   std::map<const Fault*, bool> taken_;
   double seconds_per_sample_ = 0.0;

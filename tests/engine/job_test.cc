@@ -335,8 +335,8 @@ TEST(JobTest, ASecondBackwardOfABatchSaysWhatToDo) {
   auto optimizer = make_optimizer(model);
   Job job({.global_batch = kGlobalBatch, .policy = kUneven, .seed = kSeed});
   job.prepare(*model, optimizer);
-  const auto one_model = HasSubstr("prepare() a second time; permitted: one model and one optimizer");
-  EXPECT_THAT([&] { job.prepare(*model, optimizer); }, ThrowsMessage<std::logic_error>(one_model));
+  const auto once_for_all = HasSubstr("prepare() a second time; permitted: once, with all models and optimizers");
+  EXPECT_THAT([&] { job.prepare(*model, optimizer); }, ThrowsMessage<std::logic_error>(once_for_all));
   for (const auto& [x, y] : job.loader(images(128))) {
     EXPECT_TRUE(job.backward(loss_of(model, x, y)));
     const at::Tensor second = loss_of(model, x, y);

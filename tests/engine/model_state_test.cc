@@ -54,5 +54,35 @@ TEST(ModelStateTest, ACheckpointOfAnEarlierVersionIsRefusedAndNothingIsChanged) 
   EXPECT_TRUE(at::equal(trained.model->weight, weight));
 }
 
+TEST(ModelStateTest, SeveralModelsAndOptimizersComeBackAndAnotherNumberIsRefused) {
+  Trained first;
+  Trained second;
+  first.step();
+  second.step();
+  second.step();
+  const Checkpoint of_two = pack_job({}, {*first.model, *second.model}, {first.optimizer, second.optimizer});
+  Trained third;
+  Trained fourth;
+  (void)unpack_job(of_two, "it", {*third.model, *fourth.model}, {third.optimizer, fourth.optimizer});
+  for (Trained* const one : {&first, &second, &third, &fourth}) {
+    one->step();  // with the same momentum
+  }
+  EXPECT_TRUE(at::equal(third.model->weight, first.model->weight));
+  EXPECT_TRUE(at::equal(fourth.model->weight, second.model->weight));
+  EXPECT_THAT(
+      failure([&] { (void)unpack_job(of_two, "step-3.ckpt", *third.model, third.optimizer); }),
+      HasSubstr("step-3.ckpt: the number of models in the checkpoint is 2; permitted: 1"));
+  // One that was written before there were several.
+  const Checkpoint of_one = pack_job({}, *first.model, first.optimizer);
+  EXPECT_THAT(
+      failure([&] {
+        (void)unpack_job(of_one, "step-3.ckpt", {*third.model, *fourth.model}, {third.optimizer, fourth.optimizer});
+      }),
+      HasSubstr("step-3.ckpt: the number of models in the checkpoint is 1; permitted: 2"));
+  EXPECT_THAT(
+      failure([&] { (void)unpack_job(of_one, "it", *third.model, {third.optimizer, fourth.optimizer}); }),
+      HasSubstr("the number of optimizers in the checkpoint is 1; permitted: 2"));
+}
+
 }  // namespace
 }  // namespace isochron

@@ -117,6 +117,39 @@ TEST(EqualSharesTest, DoNotHoldWhereTimesVaryByHalfAndOneMachineIsFourTimesSlowe
   EXPECT_LT(sum, 0.6);  // 64 / (1 + 1 / 4) = 51 samples against 13: 0.4, and what the noise costs
 }
 
+// How often a split is given up for equal shares in 60 steps of 200 seeds, with a worker that is slowed by a fixed time
+// per sample.
+int give_ups(std::int64_t global_batch, double seconds_per_sample, double noise) {
+  constexpr double kSlowed = 0.002;
+  constexpr double kFixed = 0.005;
+  int times = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    Roster roster{.workers = {}, .global_batch = global_batch};
+    roster.workers.resize(2);
+    roster.workers[1].id = 1;
+    Controller controller(roster, {});
+    Random random({seed, 3});
+    for (int n = 0; n < 60; ++n) {
+      StepTelemetry telemetry{.step = controller.decision().step, .workers = {}};
+      for (std::size_t k = 0; k < 2; ++k) {
+        const std::int64_t batch = controller.decision().batch_sizes[k];
+        const double work = kFixed + (k == 0 ? seconds_per_sample : kSlowed) * static_cast<double>(batch);
+        const double seconds = std::exp(noise * random.normal()) * work;
+        telemetry.workers.push_back({.worker = k, .batch = batch, .seconds = seconds});
+      }
+      times += controller.observe(telemetry).words.starts_with("back to equal shares") ? 1 : 0;
+    }
+  }
+  return times;
+}
+
+TEST(EqualSharesTest, AreNotGoneBackToForOneNoisyMoveWhereMuchIsAtStake) {
+  EXPECT_LE(give_ups(20, 0.0005, 0.3), 20);
+  EXPECT_LE(give_ups(20, 0.0005, 0.5), 34);
+  EXPECT_LE(give_ups(60, 0.0002, 0.3), 12);
+  EXPECT_LE(give_ups(60, 0.0002, 0.5), 19);
+}
+
 // Every move by itself is too small to tell whether time depends on the batch.
 TEST(EqualSharesTest, AreGoneBackToOnceManySmallMovesAddUp) {
   EXPECT_GE(run({.count = 8, .fixed = 1.0, .noise = 0.01, .slower = 0.05}, 0).checks, 1);

@@ -10,7 +10,6 @@ namespace {
 
 constexpr double kLeastMove = 0.1;         // |d log b| below which shapes cannot be told apart
 constexpr double kLeastSignal = 3.0;       // the same, in standard deviations of log time
-constexpr double kTolerance = 1.5;         // nats within which the more linear shape is preferred
 constexpr double kContradiction = 4.0;     // nats by which a worker must disagree with its kind
 constexpr double kExpectedOverhead = 2.0;  // nats against none; more than the tolerance
 constexpr double kRetention = 0.98;        // of old evidence, at every new move
@@ -52,7 +51,7 @@ bool ShapeEvidence::weigh(const ShapeGrid& grid, double before, double after, do
   for (std::size_t i = 0; i < ShapeGrid::kSize; ++i) {
     const double error = log_time_change - std::log(grid[i](after) / grid[i](before));
     // Bounded, so that one outlier cannot decide.
-    misfit_[i] = kRetention * misfit_[i] + std::min(9.0, error * error / variance) / 2.0;
+    misfit_[i] = kRetention * misfit_[i] + std::min(kMostOfAMove, error * error / variance / 2.0);
   }
   const double move = std::log(after / before);
   information_ += move * move / (2.0 * noise + 1e-4);
@@ -71,14 +70,14 @@ void ShapeEvidence::exchange(StateExchange& state) {
   state.field("information", information_);
 }
 
-std::size_t most_linear(std::span<const double> misfit) {
-  const double limit = *std::ranges::min_element(misfit) + kTolerance;
+std::size_t most_linear(std::span<const double> misfit, double tolerance) {
+  const double limit = *std::ranges::min_element(misfit) + tolerance;
   return static_cast<std::size_t>(
       std::ranges::find_if(misfit, [limit](double nats) { return nats <= limit; }) - misfit.begin());
 }
 
 std::vector<std::size_t> choose_shapes(
-    std::span<const ShapeEvidence* const> evidence, std::span<const std::string* const> kinds) {
+    std::span<const ShapeEvidence* const> evidence, std::span<const std::string* const> kinds, double tolerance) {
   struct Pool {
     std::array<double, ShapeGrid::kSize> misfit{};
     std::size_t shape = 0;
@@ -89,14 +88,14 @@ std::vector<std::size_t> choose_shapes(
     std::ranges::transform(pool.misfit, evidence[k]->misfit(), pool.misfit.begin(), std::plus<>());
   }
   for (auto& [kind, pool] : pools) {
-    pool.shape = most_linear(pool.misfit);
+    pool.shape = most_linear(pool.misfit, tolerance);
   }
   std::vector<std::size_t> chosen(evidence.size());
   for (std::size_t k = 0; k < evidence.size(); ++k) {
     const auto& own = evidence[k]->misfit();
     const std::size_t pooled = pools[*kinds[k]].shape;
     const bool contradicts = own[pooled] > *std::ranges::min_element(own) + kContradiction;
-    chosen[k] = contradicts ? most_linear(own) : pooled;
+    chosen[k] = contradicts ? most_linear(own, tolerance) : pooled;
   }
   return chosen;
 }

@@ -58,11 +58,18 @@ class ShapeEvidence {
   double information_ = 0.0;
 };
 
-/// The most linear shape (lowest index) whose misfit is within 1.5 nats of the least.
-std::size_t most_linear(std::span<const double> misfit);
+/// Nats within which the more linear shape is preferred.
+inline constexpr double kShapeTolerance = 1.5;
+/// The most that a single move can say against a shape, in nats.
+inline constexpr double kMostOfAMove = 4.5;
+
+/// The most linear shape (lowest index) whose misfit is within `tolerance` of the least.
+std::size_t most_linear(std::span<const double> misfit, double tolerance = kShapeTolerance);
 
 /// The shape of every worker, given each one's evidence and kind: the kind's, or its own where it contradicts it.
 std::vector<std::size_t> choose_shapes(
-    std::span<const ShapeEvidence* const> evidence, std::span<const std::string* const> kinds);
+    std::span<const ShapeEvidence* const> evidence,
+    std::span<const std::string* const> kinds,
+    double tolerance = kShapeTolerance);
 
 }  // namespace isochron

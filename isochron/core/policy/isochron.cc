@@ -299,13 +299,7 @@ void IsochronPolicy::learn_shapes(const Roster& roster, std::span<const Reading>
     return;
   }
   anchor_.clear();  // to begin with this step's split
-  std::vector<const ShapeEvidence*> evidence;
-  std::vector<const std::string*> kinds;
-  for (std::size_t k = 0; k < tracks_.size(); ++k) {
-    evidence.push_back(&tracks_[k].evidence);
-    kinds.push_back(&roster.workers[k].kind);
-  }
-  const std::vector<std::size_t> chosen = choose_shapes(evidence, kinds);
+  const std::vector<std::size_t> chosen = likely_shapes(roster, kShapeTolerance);
   for (std::size_t k = 0; k < tracks_.size(); ++k) {
     Track& track = tracks_[k];
     if (track.seen && chosen[k] != track.shape) {
@@ -316,6 +310,16 @@ void IsochronPolicy::learn_shapes(const Roster& roster, std::span<const Reading>
     }
     track.shape = chosen[k];
   }
+}
+
+std::vector<std::size_t> IsochronPolicy::likely_shapes(const Roster& roster, double tolerance) const {
+  std::vector<const ShapeEvidence*> evidence;
+  std::vector<const std::string*> kinds;
+  for (std::size_t k = 0; k < tracks_.size(); ++k) {
+    evidence.push_back(&tracks_[k].evidence);
+    kinds.push_back(&roster.workers[k].kind);
+  }
+  return choose_shapes(evidence, kinds, tolerance);
 }
 
 void IsochronPolicy::learn_scales(std::span<const Reading> readings) {

@@ -111,6 +111,7 @@ class IsochronPolicy final : public Policy {
   [[nodiscard]] std::string advice(const Roster& roster, std::span<const double> batches) const;
   void learn_cold_sizes(const Roster& roster, std::span<const Reading> readings, std::span<const std::int64_t> current);
   void learn_shapes(const Roster& roster, std::span<const Reading> readings);
+  [[nodiscard]] std::vector<std::size_t> likely_shapes(const Roster& roster, double tolerance) const;
   void learn_scales(std::span<const Reading> readings);
   LevelBank::Verdict judge(Track& track, double reading, double surprise, double critical);
   [[nodiscard]] Outlook outlook() const;
@@ -143,6 +144,13 @@ class IsochronPolicy final : public Policy {
   /// may be chance.
   void prefer_equal(
       const Roster& roster, const Outlook& outlook, std::span<const std::int64_t> current, Choice& choice) const;
+  /// What a step with equal shares takes if times are as nearly in proportion to batches as moves permit of which any
+  /// one may mislead.
+  [[nodiscard]] double worst_equal_seconds(
+      const Roster& roster,
+      const Outlook& outlook,
+      std::span<const std::int64_t> current,
+      std::span<const std::int64_t> equal) const;
   /// Whether `batches` save anything against equal shares.
   [[nodiscard]] bool gains(
       const Roster& roster,

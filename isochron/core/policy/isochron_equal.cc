@@ -10,6 +10,8 @@ namespace {
 // Part of a step that another split would save if times were in proportion to batches, below which a split is nearly
 // balanced. Beyond it a wrong doubt would cost more than a wrong move.
 constexpr double kNearlyBalanced = 0.1;
+// Times what equal shares seem to take: if they may take so much longer, a single move is not believed that they do not.
+constexpr double kMuchAtStake = 1.5;
 
 }  // namespace
 double IsochronPolicy::work_seconds(const Outlook& view, std::size_t place, std::int64_t batch) const {
@@ -59,6 +61,23 @@ IsochronPolicy::Outlook IsochronPolicy::sober(
   return sober;
 }
 
+double IsochronPolicy::worst_equal_seconds(
+    const Roster& roster,
+    const Outlook& view,
+    std::span<const std::int64_t> current,
+    std::span<const std::int64_t> equal) const {
+  const std::vector<std::size_t> shapes = likely_shapes(roster, kMostOfAMove);
+  double longest = 0.0;
+  for (std::size_t k = 0; k < current.size(); ++k) {
+    if (current[k] > 0) {
+      const Shape& shape = (*grid_)[shapes[k]];
+      const double growth = shape(static_cast<double>(equal[k])) / shape(static_cast<double>(current[k]));
+      longest = std::max(longest, roster.workers[k].offset_seconds + growth * work_seconds(view, k, current[k]));
+    }
+  }
+  return longest;
+}
+
 void IsochronPolicy::prefer_equal(
     const Roster& roster, const Outlook& view, std::span<const std::int64_t> current, Choice& choice) const {
   double speed = 0.0;
@@ -72,6 +91,11 @@ void IsochronPolicy::prefer_equal(
   const std::vector<double> equal = equal_split(roster);
   choice.equal.assign(equal.begin(), equal.end());
   if (choice.equal == choice.batches) {
+    return;
+  }
+  if (worst_equal_seconds(roster, view, current, choice.equal) >
+      kMuchAtStake * step_seconds(roster, view, choice.equal)) {
+    choice.equal.clear();
     return;
   }
   const Outlook careful = sober(roster, view, choice.equal);

@@ -116,10 +116,15 @@ std::optional<std::int64_t> Job::Async::bound() const {
   return options_.sync == Sync::kSsp ? std::optional(options_.async.staleness) : std::nullopt;
 }
 
-void Job::Async::prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer) {
-  model_ = &model;
-  optimizer_ = &optimizer;
-  give_all_the_first_ones_values(membership_->group(), model);
+void Job::Async::prepare(const Models& models, const Optimizers& optimizers) {
+  if (models.size() != 1 || optimizers.size() != 1) {
+    throw std::invalid_argument(
+        "prepare() with " + std::to_string(models.size()) + " models and " + std::to_string(optimizers.size()) +
+        " optimizers of an asynchronous job; permitted: one of each, for several models a module that has them all");
+  }
+  model_ = &models[0];
+  optimizer_ = &optimizers[0];
+  give_all_the_first_ones_values(membership_->group(), *model_);
 }
 
 // Whatever the model and the optimizer hold now is what the servers begin with.
@@ -251,21 +256,25 @@ void Job::Async::take_record(const UpdateRecord& record) {
   }
 }
 
-void Job::Async::require_batch() const {
+void Job::Async::require_batch(const BackwardPass& pass) const {
+  require(
+      pass.is_last(),
+      "backward() of an asynchronous job is told its optimizers; permitted: backward(loss), once, with the sum of its "
+      "losses");
   require(
       phase() != Phase::kPushing,
       "backward() a second time for a batch, whose gradient has gone; permitted: once, with the sum of its losses");
   require(phase() == Phase::kComputing, "backward() without a batch of the loader");
 }
 
-bool Job::Async::backward(const at::Tensor& loss) {
-  require_batch();
+bool Job::Async::backward(const at::Tensor& loss, const BackwardPass& pass) {
+  require_batch(pass);
   compute(loss, 1.0);
   return computed(loss.item<double>());
 }
 
-bool Job::Async::backward(const Batch& batch, const LossOf& loss_of) {
-  require_batch();
+bool Job::Async::backward(const Batch& batch, const LossOf& loss_of, const BackwardPass& pass) {
+  require_batch(pass);
   const std::int64_t samples = batch.data.size(0);
   const std::int64_t most = options_.micro_batch > 0 ? options_.micro_batch : samples;
   double total = 0.0;

@@ -40,11 +40,11 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   Async& operator=(const Async&) = delete;
   ~Async() override;
 
-  void prepare(torch::nn::Module& model, torch::optim::Optimizer& optimizer) override;
+  void prepare(const Models& models, const Optimizers& optimizers) override;
   void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) override;
   bool begin_step(Batch& batch) override;
-  bool backward(const at::Tensor& loss) override;
-  bool backward(const Batch& batch, const LossOf& loss_of) override;
+  bool backward(const at::Tensor& loss, const BackwardPass& pass) override;
+  bool backward(const Batch& batch, const LossOf& loss_of, const BackwardPass& pass) override;
   void finish_step() override;
   std::vector<double> sum(const std::vector<double>& values) override;
   void save(const std::filesystem::path& path) override;
@@ -78,7 +78,7 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   double now() const;
 
   static void require(bool condition, const char* what);
-  void require_batch() const;
+  void require_batch(const BackwardPass& pass) const;
   const Sampler& sampler() const;
   server::Members members() const { return {.workers = members_, .rank = rank(), .trainers = workers_}; }
 
