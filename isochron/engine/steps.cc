@@ -138,8 +138,7 @@ void Steps::require_batch() const {
   }
 }
 
-// Waiting may be for others here: in the exchange of the pass before this one, and before the first for these
-// parameters is followed by another.
+// Neither what beginning a pass may wait for others nor the exchange of the pass before is computing.
 void Steps::begin_pass(const BackwardPass& pass) {
   require_batch();
   if (!pass.is_last() && options_.rate.rule == RateRule::kAdaScale) {

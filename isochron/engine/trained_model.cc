@@ -38,11 +38,11 @@ std::vector<at::Tensor> of_all(const Models& models, const TensorsOf& tensors_of
   return without_repetition(tensors);
 }
 
-std::vector<at::Tensor> parameters_of(const Models& models) {
+std::vector<at::Tensor> model_parameters(const Models& models) {
   return of_all(models, [](const torch::nn::Module& model) { return model.parameters(); });
 }
 
-std::vector<at::Tensor> buffers_of(const Models& models) {
+std::vector<at::Tensor> model_buffers(const Models& models) {
   return of_all(models, [](const torch::nn::Module& model) { return model.buffers(); });
 }
 
@@ -77,7 +77,7 @@ void check_list(const OneOrMore<T>& things, const std::string& kind) {
 // Gradients of others would not be averaged, and checkpoints would not have them.
 void check_parameters(const Models& models, const Optimizers& optimizers) {
   std::set<const c10::TensorImpl*> known;
-  for (const at::Tensor& parameter : parameters_of(models)) {
+  for (const at::Tensor& parameter : model_parameters(models)) {
     known.insert(parameter.unsafeGetTensorImpl());
   }
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
@@ -115,14 +115,14 @@ void TrainedModel::prepare(const Models& models, const Optimizers& optimizers, c
         "micro_batch is set for a model with BatchNorm ('" + statistics_ +
         "'); permitted: 0, with max_batch as the memory ceiling, since statistics need the whole batch at once");
   }
-  broadcast_model(trained(parameters_of(models)), buffers_of(models), group, gradients_);
+  broadcast_model(trained(model_parameters(models)), model_buffers(models), group, gradients_);
   models_ = models;
   optimizers_ = optimizers;
   for (torch::optim::Optimizer* const optimizer : optimizers_.all()) {
     rates_.emplace_back(*optimizer);
     copies_.emplace_back(*optimizer);
   }
-  buffers_.emplace(buffers_of(models));
+  buffers_.emplace(model_buffers(models));
   build(group);
 }
 
@@ -143,7 +143,7 @@ DataParallel& TrainedModel::parallel_of(const Places& places) {
 
 std::vector<at::Tensor> TrainedModel::trained_parameters(const Places& places) const {
   if (places.empty()) {
-    return trained(parameters_of(models_));
+    return trained(model_parameters(models_));
   }
   std::vector<at::Tensor> parameters;
   for (const std::size_t place : places) {
@@ -267,7 +267,7 @@ void TrainedModel::undo() {
   for (OptimizerCopies& copies : copies_) {
     copies.restore();
   }
-  for (const at::Tensor& parameter : parameters_of(models_)) {
+  for (const at::Tensor& parameter : model_parameters(models_)) {
     at::Tensor(parameter).mutable_grad().reset();  // some may be half reduced
   }
   end_step();
