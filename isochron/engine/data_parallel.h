@@ -74,8 +74,8 @@ class DataParallel {
   // Also the way out after a failure. Reset the gradients then: some may be half reduced.
   ~DataParallel();
 
-  // Before forward; before each pass, if a step has several. Communicates after the first one, when the buckets are laid
-  // anew in the order of the gradients.
+  // Before forward; before each pass, if a step has several. Communicates after the first one, when the buckets are
+  // laid anew in the order of the gradients.
   void begin_step();
 
   // Adds `weight` times the local gradient to the gradients; nothing is exchanged.

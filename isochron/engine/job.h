@@ -121,8 +121,8 @@ class Job {
   bool is_first() const;
 
   // Collective, once: prepare(model, optimizer), or prepare({critic, generator}, {critic_optimizer, …}). Move models to
-  // the device before. Gives all workers rank 0's parameters and buffers, hooks the gradients, and makes every BatchNorm
-  // in training mode use the global batch. All must outlive the job, or close().
+  // the device before. Gives all workers rank 0's parameters and buffers, hooks the gradients, and makes every
+  // BatchNorm in training mode use the global batch. All must outlive the job, or close().
   void prepare(const Models& models, const Optimizers& optimizers);
 
   // Epoch numbers from the present one (0, or where a restored job is) to count - 1; ends early when stopping().
@@ -142,9 +142,9 @@ class Job {
   // For loops with several backward passes a step: computes and averages the gradients of the parameters that these
   // optimizers have, and of no others, whatever the loss depends on; then the optimizers may take their steps, and the
   // next pass may come. Gradients of several passes add up until zero_grad(). Losses of the passes are added up in the
-  // log. All workers make the same passes. When one returns false, the step did not happen: what optimizers have changed
-  // in it is as before, and its further passes do nothing and return false, too. SGD, Adam and AdamW can be put back so.
-  // `retain_graph`: a later pass goes through what this one goes through.
+  // log. All workers make the same passes. When one returns false, the step did not happen: what optimizers have
+  // changed in it is as before, and its further passes do nothing and return false, too. SGD, Adam and AdamW can be put
+  // back so. `retain_graph`: a later pass goes through what this one goes through.
   bool backward(const at::Tensor& loss, const Optimizers& optimizers, bool retain_graph = false);
   bool backward(const Batch& batch, const LossOf& loss_of, const Optimizers& optimizers);
   // For loops that compute the loss themselves: it could not be computed for want of memory (catch std::bad_alloc and

@@ -1,8 +1,8 @@
 // This worker's steps: what lies between Replica::plan and Replica::complete. It fetches the samples, computes with the
 // model, measures, and brings the reports round; what follows from them, the replica says.
 //
-// A step is begin(), backward(), the optimizer's own step, finish(); of backward() and the steps of its optimizers there
-// may be several. If the verdict of backward() is other than to take the step, one of redo(), leave_out() and undo()
+// A step is begin(), backward(), the optimizer's own step, finish(); of backward() and optimizers' steps there may be
+// several. If the verdict of backward() is other than to take the step, one of redo(), leave_out() and undo()
 // ends it in place of finish(); what the loop still does with its batch then has no effect. What any of them throws
 // leaves the step as it is, for undo(). Not thread-safe.
 //

@@ -312,16 +312,6 @@ void IsochronPolicy::learn_shapes(const Roster& roster, std::span<const Reading>
   }
 }
 
-std::vector<std::size_t> IsochronPolicy::likely_shapes(const Roster& roster, double tolerance) const {
-  std::vector<const ShapeEvidence*> evidence;
-  std::vector<const std::string*> kinds;
-  for (std::size_t k = 0; k < tracks_.size(); ++k) {
-    evidence.push_back(&tracks_[k].evidence);
-    kinds.push_back(&roster.workers[k].kind);
-  }
-  return choose_shapes(evidence, kinds, tolerance);
-}
-
 void IsochronPolicy::learn_scales(std::span<const Reading> readings) {
   struct Update {
     Track* track;

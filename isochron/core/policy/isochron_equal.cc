@@ -10,7 +10,7 @@ namespace {
 // Part of a step that another split would save if times were in proportion to batches, below which a split is nearly
 // balanced. Beyond it a wrong doubt would cost more than a wrong move.
 constexpr double kNearlyBalanced = 0.1;
-// Times what equal shares seem to take: if they may take so much longer, a single move is not believed that they do not.
+// Times what equal shares seem to take: if they may take so much longer, one move that denies it is not believed.
 constexpr double kMuchAtStake = 1.5;
 
 }  // namespace
@@ -59,6 +59,16 @@ IsochronPolicy::Outlook IsochronPolicy::sober(
     sober.scales[k] *= std::exp(chance * (mean - levels[k]));
   }
   return sober;
+}
+
+std::vector<std::size_t> IsochronPolicy::likely_shapes(const Roster& roster, double tolerance) const {
+  std::vector<const ShapeEvidence*> evidence;
+  std::vector<const std::string*> kinds;
+  for (std::size_t k = 0; k < tracks_.size(); ++k) {
+    evidence.push_back(&tracks_[k].evidence);
+    kinds.push_back(&roster.workers[k].kind);
+  }
+  return choose_shapes(evidence, kinds, tolerance);
 }
 
 double IsochronPolicy::worst_equal_seconds(
