@@ -54,7 +54,9 @@ Diary read_diary(const fs::path& path) {
       std::int64_t number = 0;
       std::string label;
       Step step;
-      words >> number >> label >> step.digest >> label >> step.loss >> label >> step.workers;
+      std::string loss;  // a stream reads no nan
+      words >> number >> label >> step.digest >> label >> loss >> label >> step.workers;
+      step.loss = std::strtod(loss.c_str(), nullptr);
       diary.steps[number] = step;
     } else if (kind == "event") {
       diary.events.push_back(rest);
@@ -124,7 +126,7 @@ class ElasticTest : public ShellTest {
     std::map<std::int64_t, double> losses;
     for (const Diary& diary : result.all) {
       for (const auto& [number, step] : diary.steps) {
-        if (std::isfinite(step.loss) && step.loss != 0.0) {  // 0: its reports are lost, and it counts without them
+        if (std::isfinite(step.loss)) {  // else its reports are lost, and it counts without them
           losses[number] = step.loss;
         }
       }
