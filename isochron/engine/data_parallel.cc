@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "isochron/engine/comm_hook.h"
@@ -55,7 +56,7 @@ class DataParallel::State {
     if (start == Start::kBroadcast) {
       broadcast_model(parameters_, buffers, group, options);
     }
-    reducer_ = std::make_unique<c10d::Reducer>(
+    reducer_ = std::make_shared<c10d::Reducer>(
         parameters_,
         initial_buckets(parameters_, options.bucket_bytes),
         group,
@@ -68,6 +69,9 @@ class DataParallel::State {
         /*skip_all_reduce_unused_params=*/false,
         /*use_python_reducer=*/false,
         /*bucket_bytes_cap_list=*/std::vector<std::int64_t>{});
+    // Where it looks for unused parameters and finds none it tells a logger so, without asking whether there is one.
+    logger_ = std::make_shared<c10d::Logger>(reducer_);
+    reducer_->set_logger(logger_);
     if (auto hook = make_comm_hook(options.compression, group)) {
       reducer_->register_comm_hook(std::move(hook));
     }
@@ -153,7 +157,8 @@ class DataParallel::State {
   const Tensors parameters_;
   const bool measure_moments_;
   double weight_ = 0;  // of the step so far
-  std::unique_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Logger> logger_;
 };
 
 void broadcast_model(
