@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import isochron
-from isochron._core import Coordinator, IterationReport, Replica, Worker, lay_out
+from isochron._core import Coordinator, IterationReport, Replica, Worker, cpu_seconds, lay_out, process_usage
 from isochron.options import SharedOptions
 from isochron.served.session import Owner, Session
 from isochron.served.sockets import Sockets
@@ -118,7 +118,7 @@ def set_out(threads, rank, size, options, updaters=None, samples=20):
 def iterate(session, order, gradient=1.0):
     session.start_pull()
     session.finish_pull()
-    session.computed(1.0, 1.0, 0.0, True)
+    session.computed(1.0, process_usage(cpu_seconds(), 1.0), True)
     session.gradients[0].view(np.float64)[:] = gradient
     session.send([{"lr": 1.0}], order.batch)
     session.finish()
