@@ -1,15 +1,15 @@
 // Tells apart what a worker's time goes into where samples cost differently: a part per step, one per sample, one per
 // unit of work, and where attention is part of the work one per square of a length, online.
 //
-//   t = per_step + per_work (W + per_square S + per_sample b) + noise     for b samples of work W and squares S together
+//   t = per_step + per_work (W + per_square S + per_sample b) + noise    for b samples of work W and squares S together
 //
 // What counts for a deal are the ratios: what a sample costs on top of its work, and what the squares cost, both in
 // work. Workers of one kind share per_sample, all workers share per_square, which is the model's; per_step and per_work
 // are each worker's own, and not below 0. A ratio is the one of the least squares of relative errors over its workers,
 // each weighed by its own noise, where old readings fade by 1 % a step, with a ridge that draws it and the parts per
 // step to nothing as long as the readings do not say otherwise. (Estimates of single workers, none below 0, would come
-// out too high on average.) A worker whose speed has changed is to be forgotten: readings of two speeds, with the shares
-// that each of them got, look like costs that there are not. O(1) a reading, O(K) for a ratio of K workers. Not
+// out too high on average.) A worker whose speed has changed is to be forgotten: readings of two speeds, with the
+// shares that each of them got, look like costs that there are not. O(1) a reading, O(K) for a ratio of K workers. Not
 // thread-safe.
 #pragma once
 
@@ -56,8 +56,8 @@ class CostParts {
   double readings_ = 0.0;
 };
 
-/// What a sample costs workers of one kind on top of its work, in works of the mean sample: 0 to 8. `per_square` is what
-/// the squares of lengths cost.
+/// What a sample costs workers of one kind on top of its work, in works of the mean sample: 0 to 8. `per_square` is
+/// what the squares of lengths cost.
 [[nodiscard]] double pooled_ratio(std::span<const CostParts* const> workers, double per_square = 0.0);
 
 /// A worker's readings, with what is known of the costs so far.

@@ -1,5 +1,5 @@
-// What a sequence costs by its length L: L itself, or with attention L + L^2 / (6 width), which is what a transformer of
-// that width computes for it; or a L + b L^2, where what the squares cost is learned from the times of steps. Pure.
+// What a sequence costs by its length L: L itself, or with attention L + L^2 / (6 width), which is what a transformer
+// of that width computes for it; or a L + b L^2, where what the squares cost is learned from the times of steps. Pure.
 #pragma once
 
 #include <string>
