@@ -43,8 +43,8 @@ chaos: all ## kill, stop, starve and add workers at random: seeds=20 runs of ste
 
 soak: setup ## train natively and with PyTorch for minutes=60 with a fault every ten seconds, and prove what is left
 	@scripts/build.py isochron isochron-worker isochron_python
-	@scripts/soak.py --minutes $(minutes) & native=$$!; \
-	scripts/soak.py --minutes $(minutes) --frontend torch --timeout 60 --cores 0.4; torch=$$?; wait $$native && exit $$torch
+	@scripts/soak.py --minutes $(minutes) --cores 0.5 --strike-starts 1 & native=$$!; \
+	scripts/soak.py --minutes $(minutes) --frontend torch --timeout 60 --cores 0.7; torch=$$?; wait $$native && exit $$torch
 
 mutate: all ## switch off one protection after the other and expect a test to notice: only=WORD of docs/guarantees.md
 	@scripts/mutate.py --only '$(only)'

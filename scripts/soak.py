@@ -3,7 +3,7 @@
 the ledger of the run log, the memory of those who lived long, no file and no process left behind.
 
 With --frontend native lost workers are replaced. With torch the survivors re-form; when one is left, the job is asked
-to end and started again from what it saved. `make soak minutes=60` runs both, together in about half a core."""
+to end and started again from what it saved. `make soak minutes=60` runs both, together in 1.2 cores."""
 
 import argparse
 import contextlib
