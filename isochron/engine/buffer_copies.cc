@@ -4,6 +4,14 @@
 #include <ATen/core/grad_mode.h>
 
 namespace isochron {
+namespace {
+
+// PyTorch's BatchNorm changes its running statistics, a number for each channel, without raising their version.
+bool changes_untold(const at::Tensor& tensor) {
+  return tensor.dim() == 1 && tensor.is_floating_point();
+}
+
+}  // namespace
 
 BufferCopies::BufferCopies(const std::vector<at::Tensor>& buffers) {
   for (const at::Tensor& buffer : buffers) {
@@ -15,7 +23,7 @@ void BufferCopies::take() {
   const at::NoGradGuard no_grad;
   for (Buffer& buffer : buffers_) {
     const auto version = static_cast<std::int64_t>(buffer.tensor._version());
-    if (version != buffer.version) {
+    if (version != buffer.version || changes_untold(buffer.tensor)) {
       buffer.copy = buffer.tensor.detach().clone();
       buffer.version = version;
     }
@@ -25,7 +33,8 @@ void BufferCopies::take() {
 void BufferCopies::restore() {
   const at::NoGradGuard no_grad;
   for (Buffer& buffer : buffers_) {
-    if (buffer.copy.defined() && static_cast<std::int64_t>(buffer.tensor._version()) != buffer.version) {
+    const bool told = static_cast<std::int64_t>(buffer.tensor._version()) != buffer.version;
+    if (buffer.copy.defined() && (told || changes_untold(buffer.tensor))) {
       buffer.tensor.copy_(buffer.copy);
       buffer.version = static_cast<std::int64_t>(buffer.tensor._version());
     }

@@ -1,5 +1,5 @@
 // Copies of a model's buffers (running statistics) as they were when a step began, for when it did not happen. Only
-// those that change are copied.
+// those that may have changed are copied.
 #pragma once
 
 #include <cstdint>
