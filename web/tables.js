@@ -91,7 +91,7 @@ function showWorkers() {
   const share = (part, whole) => (whole > 0 ? formatNumber((100 * part) / whole, 1) + " %" : kUnknown);
   const work = run.workers.reduce((sum, worker) => sum + worker.work, 0);
   const padded = run.workers.some((worker) => worker.padding > 0);
-  // Of a run whose steps are dealt by cost.
+  // These columns are for a run whose steps are dealt by cost.
   const costs = (cells) => (work > 0 ? cells.slice(0, padded ? 2 : 1) : []);
   const head = [["worker", "word"], ["mean batch"], ["of all samples"], ...costs([["of all work"], ["padding"]]),
                 ["computing"], ["waiting"], ["communicating"], ["mean compute"], ["peak memory"], ["steps"],

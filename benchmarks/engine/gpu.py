@@ -60,7 +60,7 @@ def measure(options, name):
 
 
 def median(rows):
-    """Of numbers, number by number, in whatever folders they lie; of anything else the first."""
+    """The medians of numbers, number by number, in whatever folders they lie; the first of anything else."""
     if isinstance(rows[0], dict):
         return {key: median([row[key] for row in rows]) for key in rows[0]}
     numbers = all(isinstance(row, (int, float)) for row in rows)

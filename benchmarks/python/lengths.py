@@ -186,7 +186,7 @@ def ours(dataset, batch, collate, cost, policy, by_cost):
 
 
 def medians(rates, tokens):
-    """Of the turns that count; `tokens` has a sample on average."""
+    """The medians of the turns that count; a sample has `tokens` on average."""
     results = []
     for name, (_, *mine) in rates.items():
         over = [one / base for one, base in zip(mine, rates["isochron by count"][1:], strict=True)]

@@ -14,6 +14,15 @@ def network(task, device):
     return task.network().to(device)
 
 
+def plain_epoch(task, model, optimizer, loader, device):
+    for one in loader:
+        loss = task.loss(model, one, device)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        yield loss.item()
+
+
 def stock(job, task, dataset, batch, device="cpu"):
     """A generator that makes a step whenever it is asked to; its gradients go the way of the job's."""
     model = DistributedDataParallel(network(task, device), process_group=job._world.gradients)
@@ -23,12 +32,7 @@ def stock(job, task, dataset, batch, device="cpu"):
     epoch = 0
     while True:
         sampler.set_epoch(epoch)
-        for one in loader:
-            loss = task.loss(model, one, device)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            yield loss.item()
+        yield from plain_epoch(task, model, optimizer, loader, device)
         epoch += 1
 
 
@@ -41,12 +45,7 @@ def by_itself(job, task, dataset, batch, device="cpu"):
     optimizer = task.optimizer(model)
     loader = DataLoader(dataset, batch_size=batch, shuffle=True)
     while True:
-        for one in loader:
-            loss = task.loss(model, one, device)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            yield loss.item()
+        yield from plain_epoch(task, model, optimizer, loader, device)
 
 
 def ours(task, dataset, batch, policy, device="cpu", numbers="stop", **options):

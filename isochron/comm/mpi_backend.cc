@@ -51,7 +51,7 @@ class MpiWork : public c10d::Work {
     finish(error);
   }
 
-  // Of a collective on GPUs the caller's stream is behind it then, and the caller need not wait; of others it does.
+  // After a collective on GPUs the caller's stream is behind it, and the caller need not wait; after others it waits.
   void blockCurrentStream() override {
     if (block_stream_) {
       block_stream_();

@@ -39,7 +39,7 @@ class Dataset {
   /// Labels are 0 .. classes() - 1; without labels, tokens are.
   [[nodiscard]] virtual std::int64_t classes() const = 0;
 
-  /// Of sequences of unequal length: how many tokens of each sample are predicted, which is one less than it has, 1 or
+  /// For sequences of unequal length: how many tokens of each sample are predicted, which is one less than it has, 1 or
   /// more. read() fills up the rest of shape() with zeros. Empty: all are as long as shape() says.
   [[nodiscard]] virtual std::span<const std::int32_t> lengths() const { return {}; }
 

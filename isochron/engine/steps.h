@@ -88,7 +88,7 @@ class Steps {
   bool packed() const { return has_lengths() && collation_ == Collation::kPacked; }
   void open_replica(const LoaderOptions& loader);
   Batch take_batch(const StepPlan& plan);
-  // Of what the loss of the step under way is the mean over.
+  // Counts the items (samples or tokens) that the loss of the step under way is the mean over, and weighs the loss.
   void weigh(const StepPlan& plan);
   double share_of(const at::Tensor& chunk, const at::Tensor& whole) const;
   std::int64_t my_batch() const { return replica_.plan_under_way().mine.size(); }

@@ -17,7 +17,7 @@ namespace isochron::model {
 
 class DocumentGroups {
  public:
-  // Of every token its place within its document, from 0 on.
+  // The place of every token within its document, from 0 on.
   explicit DocumentGroups(const at::Tensor& places);
 
   // From [1, tokens, a] to [1, tokens, b]: `function` turns [documents, length, a] of every group into

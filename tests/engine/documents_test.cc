@@ -121,7 +121,7 @@ struct Trained {
   StepRecord last;
 };
 
-// Of whom the later ones in rank take longer for a token.
+// Workers of later ranks take longer for a token.
 void train(Trained& run, Job& job, const LoaderOptions& options, std::int64_t steps) {
   auto optimizer = make_optimizer(*run.model);
   job.prepare(*run.model, optimizer);

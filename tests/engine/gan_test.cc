@@ -59,7 +59,7 @@ at::Tensor against(const at::Tensor& answers, double truth) {
   return torch::nn::functional::binary_cross_entropy_with_logits(answers, at::full_like(answers, truth));
 }
 
-// Of both networks: the critic's loss has no gradient for the generator, and the other way round.
+// The losses of both networks are added up: the critic's has no gradient for the generator, and the other way round.
 at::Tensor losses_of(Gan& gan, const at::Tensor& x, bool frozen = true) {
   const at::Tensor real = x.flatten(1).to(at::kDouble);
   const at::Tensor fake = gan.generator->forward(real.narrow(1, 0, kGanNoise));  // of the sample, not of the worker

@@ -23,7 +23,7 @@ std::vector<std::int64_t> least_samples(std::span<const Worker> members, std::in
   return sum > samples ? isochron::deal(samples, least) : least;
 }
 
-/// Of the works or of their squares; 1 where all are 0.
+/// The mean of the works or of their squares; 1 where all are 0.
 double mean_of(std::span<const float> works, bool squared) {
   double sum = 0.0;
   for (const float one : works) {

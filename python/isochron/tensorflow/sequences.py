@@ -27,7 +27,7 @@ class _Joining:
     _packed: bool
 
     def _join_all(self, ragged: Any, first: Any, items: Sequence[Any]) -> Any:
-        """Of no samples, `first` says what one would look like."""
+        """Where there are no samples, `first` says what one would look like."""
         if not items:
             return tf.nest.map_structure(self._nothing, ragged, first)
         return tf.nest.map_structure(self._join, ragged, *items)
@@ -142,7 +142,7 @@ class PipelineSource(_Joining, data.StreamSource):
         self.signature = tf.nest.map_structure(self._spec, self._ragged, self._sample_form)
 
     def read_lengths(self, epoch: int, first: int, last: int) -> np.ndarray:
-        """Of the samples of a step, which are read now."""
+        """The lengths of the samples of a step, which are read now."""
         said = self._length_of
         self._epoch_read, self._first_read = epoch, first
         self._read_lengths = np.array(

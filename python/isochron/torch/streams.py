@@ -125,7 +125,7 @@ class StreamSource:
         return self._replica.plan_arrived(works)
 
     def _lengths(self) -> torch.Tensor | None:
-        """Of the step's samples, where they deal it; all workers find the same."""
+        """The lengths of the step's samples, where they deal it; all workers find the same."""
         if not self._deals_by_cost:
             return None
         said = self._options.lengths
