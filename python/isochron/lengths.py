@@ -9,7 +9,7 @@ longest; "packed", they come one behind the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 COLLATES = ("padded", "packed")
@@ -84,3 +84,8 @@ def of_sample(sample: Any, name: str) -> float:
         there = ", ".join(map(str, sample)) if isinstance(sample, Mapping) else f"none, it is a {type(sample).__name__}"
         raise ValueError(f"lengths is {name!r}; permitted: an entry of the samples ({there}), lengths, or a function")
     return length(sample[name])
+
+
+def as_they_arrive(samples: Iterable[Any], said: str | Callable[[Any], float]) -> list[float]:
+    """The lengths of samples, of which an entry or a function of a sample says how long it is."""
+    return [of_sample(one, said) if isinstance(said, str) else float(said(one)) for one in samples]

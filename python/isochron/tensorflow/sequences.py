@@ -143,11 +143,9 @@ class PipelineSource(_Joining, data.StreamSource):
 
     def read_lengths(self, epoch: int, first: int, last: int) -> np.ndarray:
         """The lengths of the samples of a step, which are read now."""
-        said = self._length_of
         self._epoch_read, self._first_read = epoch, first
-        self._read_lengths = np.array(
-            [shared.of_sample(one, said) if isinstance(said, str) else float(said(one))
-             for one in self._items(epoch, first, last)], np.float64)  # fmt: skip
+        found = shared.as_they_arrive(self._items(epoch, first, last), self._length_of)
+        self._read_lengths = np.array(found, np.float64)
         return self._read_lengths.copy()
 
     def lengths_of(self, positions: Sequence[int], samples: Callable[[], Sequence[int]]) -> np.ndarray:

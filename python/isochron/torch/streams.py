@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
 from isochron._core import Replica, StepPlan
-from isochron.lengths import learns_squares, of_sample
+from isochron.lengths import as_they_arrive, learns_squares
 from isochron.torch.lengths import works_of
 from isochron.torch.source import LoaderOptions, Share
 
@@ -128,9 +128,7 @@ class StreamSource:
         """The lengths of the step's samples, where they deal it; all workers find the same."""
         if not self._deals_by_cost:
             return None
-        said = self._options.lengths
-        found = [of_sample(one, said) if isinstance(said, str) else float(said(one)) for one in self._taken]
-        return torch.tensor(found, dtype=torch.float64)
+        return torch.tensor(as_they_arrive(self._taken, self._options.lengths), dtype=torch.float64)
 
     def _read(self) -> None:
         """The samples at the replica's place, which may have gone on, back or elsewhere since the last step."""
