@@ -116,7 +116,7 @@ def train_on_pipeline(collate, folder, said="length", cost="attention", epochs=4
             for batch in job.dataset(data, lengths=said, cost=cost, collate=collate, count="lengths"):
                 counts = int(tf.reduce_sum(batch["length"]))
                 total += counts
-                time.sleep(1e-3 * counts * (1 + 3 * job.rank))
+                time.sleep(2e-3 * counts * (1 + 7 * job.rank))
                 train(batch)
                 if part == 0 and job.step_number == saved:
                     job.save(folder / collate)
