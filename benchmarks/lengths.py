@@ -2,22 +2,24 @@
 """Samples of unequal length on unequal workers: the table of docs/benchmarks.md.
 
     benchmarks/lengths.py run --json lengths.json       # hl8, hl4, three equal workers; packed and padded
-    benchmarks/lengths.py run --json lengths.json --clusters hl8 --collates packed    # one pair, up to 4 minutes
+    benchmarks/lengths.py run --json lengths.json --clusters hl8 --collates packed    # one of them, up to 4 minutes
     benchmarks/lengths.py table lengths.json            # as the documents have it
     benchmarks/lengths.py study --json study.json       # simulated, 4 to 256 workers, noise and changing speeds
     benchmarks/lengths.py table study.json
 
-`run` starts benchmarks/python/lengths.py on each emulated cluster. A pair of cluster and collation that FILE has
-already is not run again, so that a long comparison can be made in short turns; one that is cut off at --limit seconds
+`run` starts benchmarks/python/lengths.py on each emulated cluster. What FILE has already of clusters, collations and
+batches is not run again, so that a long comparison can be made in short turns; one that is cut off at --limit seconds
 keeps the turns that it has finished. `study` needs the program alone.
 """
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import pathlib
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -39,29 +41,30 @@ def write(path, found):
 
 
 def run_real(options):
-    """Writes after every pair."""
+    """Writes after every one of them."""
     there = json.loads(options.json.read_text()) if options.json.exists() else {"kind": "run", "runs": []}
-    done = {(run["cluster"], run["collate"]) for run in there["runs"]}
-    wanted = [(cluster, collate) for cluster in options.clusters.split(",") for collate in options.collates.split(",")]
-    for cluster, collate in wanted:
-        if (cluster, collate) in done:
+    done = {(run["cluster"], run["collate"], run["batch"]) for run in there["runs"]}
+    batches = map(int, options.batches.split(","))
+    wanted = itertools.product(options.clusters.split(","), options.collates.split(","), batches)
+    for cluster, collate, batch in wanted:
+        if (cluster, collate, batch) in done:
             continue
-        found = run_pair(options, cluster, collate)
+        found = run_one(options, cluster, collate, batch)
         if found is None:
-            print(f"{cluster}, {collate}: no turn was finished within {options.limit} s", file=sys.stderr)
+            print(f"{cluster}, {collate}, {batch}: no turn was finished within {options.limit} s", file=sys.stderr)
             continue
         there["runs"].append({"cluster": cluster, **found})
         write(options.json, there)
 
 
-def run_pair(options, cluster, collate):
+def run_one(options, cluster, collate, batch):
     """What it has found within the limit; None: nothing."""
     with tempfile.TemporaryDirectory() as folder:
         found, three = pathlib.Path(folder) / "found.json", pathlib.Path(folder) / "equal3.toml"
         three.write_text(EQUAL3)
         worker = [options.python, ROOT / "benchmarks/python/lengths.py", "--collate", collate, "--json", found,
                   "--turns", options.turns, "--steps", options.steps, "--first-steps", options.first_steps,
-                  "--text", options.text, "--cost", options.cost]  # fmt: skip
+                  "--text", options.text, "--cost", options.cost, "--batch", batch]  # fmt: skip
         named = three if cluster == "equal3" else cluster
         command = [options.program, "launch", "--cluster", named, "--", *worker]
         path = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]))
@@ -134,14 +137,17 @@ def table_of_study(found):
 
 
 def table_of_runs(found):
-    yield "| cluster | collation | turns | DDP | by count | lengths as if equal | by cost | over by count | tokens/s |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield ("| cluster | collation | B | turns | DDP | by count | lengths as if equal | by cost | over by count, turn "
+           "by turn | over lengths as if equal | tokens/s |")  # fmt: skip
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for run in found["runs"]:
         by_name = {one["name"]: one for one in run["results"]}
         rates = " | ".join(f"{by_name[name]['samples_per_second']:.1f}" for name in LOOPS)
         last = by_name[LOOPS[-1]]
-        gained = f"{last['over_by_count']:.2f} | {last['tokens_per_second']:.0f}"
-        yield f"| {run['cluster']} | {run['collate']} | {run['turns']} | {rates} | {gained} |"
+        pairs = zip(last["turns"], by_name[LOOPS[2]]["turns"], strict=True)
+        equal = statistics.median(mine / other for mine, other in pairs)
+        gained = f"{last['over_by_count']:.2f} | {equal:.2f} | {last['tokens_per_second']:.0f}"
+        yield f"| {run['cluster']} | {run['collate']} | {run['batch']} | {run['turns']} | {rates} | {gained} |"
 
 
 def main():
@@ -154,7 +160,8 @@ def main():
     parser.add_argument("--clusters", default=",".join(CLUSTERS), help="names, and equal3: three equal workers")
     parser.add_argument("--collates", default=",".join(COLLATES))
     parser.add_argument("--cost", default="attention:width=128", help="of a sequence; attention: learned")
-    parser.add_argument("--limit", type=float, default=240.0, help="seconds for a pair of cluster and collation")
+    parser.add_argument("--limit", type=float, default=240.0, help="seconds for a cluster, collation and batch")
+    parser.add_argument("--batches", default="60", help="global batches, with commas between")
     parser.add_argument("--text", choices=("speeches", "lognormal"), default="speeches")
     parser.add_argument("--seeds", type=int, default=3, help="of the study")
     parser.add_argument("--turns", type=int, default=3)

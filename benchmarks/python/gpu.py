@@ -4,9 +4,10 @@
     benchmarks/python/gpu.py --nccl libnccl.so.2 --json gpu.json
     benchmarks/python/gpu.py --table gpu.json other.json
 
-Starts compare.py, which says what is measured, once for every set of workers and round. Shares of the GPU are made by
-NVIDIA's MPS. --nccl names a library of NCCL 2.30 or later, by which workers of one GPU exchange gradients; without it
-they go through host memory. A round that hangs in NCCL is ended by a watchdog, counted, and tried again.
+Starts compare.py or, for samples of unequal length, lengths.py, which say what is measured, once for every set of
+workers and round. Shares of the GPU are made by NVIDIA's MPS. --nccl names a library of NCCL 2.30 or later, by which
+workers of one GPU exchange gradients; without it they go through host memory. A round that hangs in NCCL is ended by a
+watchdog, counted, and tried again.
 """
 
 import argparse
@@ -28,6 +29,8 @@ TURNS = ["--solo-seconds", "1.5", "--turns", "2", "--steps", "6", "--first-steps
 # The first turn, from the first step on, is what counts there: over_oracle_at_first.
 SETTLING = ["--solo-seconds", "1.5", "--turns", "1", "--steps", "10", "--first-steps", "60", "--numbers", "ignore"]
 FOUR, TWO = ["50", "25", "15", "10"], ["75", "25"]
+LENGTHS = ["--size", "gpt2", "--text", "lognormal", "--collate", "packed", "--batch", "256", "--turns", "2",
+           "--steps", "8", "--first-steps", "14"]  # fmt: skip
 # Workers, and how compare.py runs: a CPU needs seconds for its half of a batch.
 SETS = {
     "gpt2-50-25-15-10": (FOUR, ["--task", "gpt2", "--batch", "256", *TURNS]),
@@ -39,6 +42,8 @@ SETS = {
     "wide-cnn-75-25": (TWO, ["--task", "wide-cnn", "--batch", "1024", *TURNS]),
     "gpu-cpu": (["100", "cpu"], ["--task", "wide-cnn", "--batch", "512", "--turns", "3", "--steps", "10",
                                  "--first-steps", "14", "--equal-steps", "1", "--solo-seconds", "3"]),
+    "lengths-75-25": (TWO, LENGTHS),
+    "lengths-50-25-15-10": (FOUR, LENGTHS),
 }
 
 
@@ -57,7 +62,10 @@ def launch(shares, arguments, policies, library, seconds):
                 "TORCHELASTIC_RESTART_COUNT": "0", "PYTHONPATH": str(HERE.parents[1] / "python"),
                 **places, **gpu_sharing.nccl(library, len(shares)),
             }  # fmt: skip
-            command = [sys.executable, HERE / "compare.py", "--policies", policies, *arguments]
+            if arguments is LENGTHS:
+                command = [sys.executable, HERE / "lengths.py", *arguments]
+            else:
+                command = [sys.executable, HERE / "compare.py", "--policies", policies, *arguments]
             if share == "cpu":
                 command += ["--device", "cpu", "--threads", max(os.cpu_count() - 2, 1)]
             else:
@@ -85,8 +93,11 @@ def median(rounds):
     """Over the rounds, figure by figure."""
     merged = []
     for rows in zip(*(one["results"] for one in rounds), strict=True):
-        numbers = {key: statistics.median(row[key] for row in rows) for key in rows[0] if key != "policy"}
-        merged.append({"policy": rows[0]["policy"], **numbers})
+        keys = [key for key in rows[0] if key not in ("policy", "name", "turns")]
+        numbers = {key: statistics.median(row[key] for row in rows) for key in keys}
+        merged.append({"policy": rows[0].get("policy") or rows[0]["name"], **numbers})
+    if "speeds" not in rounds[0]:
+        return {"results": merged}
     speeds = [statistics.median(values) for values in zip(*(one["speeds"] for one in rounds), strict=True)]
     return {"backend": rounds[0]["backend"], "ideal": sum(speeds), "speeds": speeds, "results": merged}
 
@@ -96,17 +107,27 @@ COLUMNS = ("ddp", "uniform", "omnilearn", "lb-bsp", "isochron", "isochron+min_ba
 
 def table(files):
     """The figures of such files as rows of docs/benchmarks.md; of the oracle also over the first turn."""
+    # Files of benchmarks/lengths.py may lie beside them.
+    known = [json.loads(file.read_text()) for file in files]
+    sets = [(name, found) for one in known if "kind" not in one for name, found in one.items()]
     heads = ["set", "rounds", "hung", "ideal", *COLUMNS, "isochron x DDP", "of oracle", "at first", "of solo"]
     print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
-    for file in files:
-        for name, found in json.loads(file.read_text()).items():
-            rows = {row["policy"]: row for row in found["results"]}
-            speeds = [f"{rows[one]['samples_per_second']:.0f}" if one in rows else "" for one in COLUMNS]
-            ours = rows.get("isochron", {})
-            keys = {"over_ddp": ".2f", "over_oracle": ".3f", "over_oracle_at_first": ".3f", "share_of_solo": ".3f"}
-            ratios = [f"{ours[key]:{digits}}" if key in ours else "" for key, digits in keys.items()]
-            cells = [name, str(len(found["rounds"])), str(found["hung"]), f"{found['ideal']:.0f}", *speeds, *ratios]
-            print("| " + " | ".join(cells) + " |")
+    for name, found in sets:
+        if "ideal" not in found:
+            continue  # of lengths, below
+        rows = {row["policy"]: row for row in found["results"]}
+        speeds = [f"{rows[one]['samples_per_second']:.0f}" if one in rows else "" for one in COLUMNS]
+        ours = rows.get("isochron", {})
+        keys = {"over_ddp": ".2f", "over_oracle": ".3f", "over_oracle_at_first": ".3f", "share_of_solo": ".3f"}
+        ratios = [f"{ours[key]:{digits}}" if key in ours else "" for key, digits in keys.items()]
+        cells = [name, str(len(found["rounds"])), str(found["hung"]), f"{found['ideal']:.0f}", *speeds, *ratios]
+        print("| " + " | ".join(cells) + " |")
+    print("\n| set | turns | loop | samples/s | tokens/s | x by count |\n" + "|---" * 6 + "|")
+    for name, found in sets:
+        for row in found["results"] if "ideal" not in found else ():
+            turns = sum(one["turns"] for one in found["rounds"])
+            print(f"| {name} | {turns} | {row['policy']} | {row['samples_per_second']:.0f} | "
+                  f"{row['tokens_per_second']:.0f} | {row['over_by_count']:.2f} |")  # fmt: skip
 
 
 def main():

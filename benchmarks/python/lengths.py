@@ -7,42 +7,60 @@ Stock DDP, isochron by count, lengths balanced as if the workers were equal, and
 
 Packed: a small GPT whose attention stays within a sequence. Padded: a small encoder that classifies. The text is
 Shakespeare's speeches, as `make data` brings them, a token a byte, cut to at most 512; or `--text lognormal`, made up
-(median 60, sigma 0.8, 8 to 512 tokens). The first turn, in which policies learn, does not count. The first worker
-prints medians over the turns; --json FILE has them after every turn, so that a run may be cut off.
-benchmarks/lengths.py runs this on several clusters.
+(sigma 0.8, median 60 and 8 to 512 tokens; of GPT-2's size, for GPUs, in bf16 with AdamW, 200 and 16 to 1024). The
+first turn, in which policies learn, does not count; the turns after it are on the same samples for all loops, since
+steps of other samples take other times. The first worker prints medians over the turns; --json FILE has them after
+every turn, so that a run may be cut off. benchmarks/lengths.py runs this on several clusters.
 """
 
 import argparse
+import dataclasses
 import itertools
 import json
+import math
 import pathlib
 import statistics
 
 import torch
 from loops import timed
+from tasks import bf16
 from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 import isochron.torch as isochron
+from isochron import _core
 
-VOCABULARY, WIDTH, HEADS, LAYERS = 256, 128, 4, 2
-LONGEST = 512
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def made_up(size):
+@dataclasses.dataclass
+class Size:
+    vocabulary: int = 256
+    width: int = 128
+    heads: int = 4
+    layers: int = 2
+    shortest: int = 8
+    median: float = 60.0
+    longest: int = 512
+
+
+SIZES = {"small": Size(), "gpt2": Size(16384, 768, 12, 12, 16, 200.0, 1024)}
+
+
+def made_up(size, count):
     generator = torch.Generator().manual_seed(1)
-    lengths = torch.exp(4.1 + 0.8 * torch.randn(size, generator=generator)).round().clamp(8, LONGEST)
-    return [torch.randint(0, VOCABULARY, (int(length),), generator=generator) for length in lengths]
+    lengths = torch.exp(math.log(size.median) + 0.8 * torch.randn(count, generator=generator)).round()
+    lengths = lengths.clamp(size.shortest, size.longest)
+    return [torch.randint(0, size.vocabulary, (int(length),), generator=generator) for length in lengths]
 
 
-def speeches(folder):
+def speeches(size, folder):
     """Those of the training text, in its order."""
     text = torch.frombuffer(bytearray((folder / "train.bin").read_bytes()), dtype=torch.int16).long()
     starts = torch.frombuffer(bytearray((folder / "train.starts").read_bytes()), dtype=torch.int64).tolist()
-    return [text[first : min(last, first + LONGEST)] for first, last in itertools.pairwise([*starts, len(text)])]
+    return [text[first : min(last, first + size.longest)] for first, last in itertools.pairwise([*starts, len(text)])]
 
 
 class Sequences(Dataset):
@@ -58,11 +76,11 @@ class Sequences(Dataset):
 
 
 class Block(nn.Module):
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.before, self.between = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.split, self.join = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.wide, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.split, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x, attend):
         q, k, v = self.split(self.before(x)).chunk(3, -1)
@@ -71,11 +89,12 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    def __init__(self, outputs):
+    def __init__(self, size, outputs):
         super().__init__()
-        self.embed = nn.Embedding(VOCABULARY, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
-        self.head = nn.Linear(WIDTH, outputs)
+        self.heads = size.heads
+        self.embed = nn.Embedding(size.vocabulary, size.width)
+        self.blocks = nn.ModuleList(Block(size.width) for _ in range(size.layers))
+        self.head = nn.Linear(size.width, outputs)
 
     def states(self, tokens, attend):
         x = self.embed(tokens)
@@ -83,9 +102,8 @@ class Network(nn.Module):
             x = block(x, attend)
         return x
 
-
-def heads(x):
-    return x.unflatten(-1, (HEADS, -1)).transpose(-2, -3)
+    def apart(self, x):
+        return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
 
 
 def groups_of(lengths):
@@ -112,12 +130,13 @@ def groups_of(lengths):
 class Packed(Network):
     def forward(self, tokens, lengths):
         groups, places = groups_of(lengths)
+        groups, places = [group.to(tokens.device) for group in groups], places.to(tokens.device)
 
         def attend(q, k, v):
             every, mixed = torch.cat((q, k, v), -1), []
             for group in groups:
                 parts = every.index_select(0, group.flatten()).unflatten(0, group.shape).chunk(3, -1)
-                out = functional.scaled_dot_product_attention(*map(heads, parts), is_causal=True)
+                out = functional.scaled_dot_product_attention(*map(self.apart, parts), is_causal=True)
                 mixed.append(out.transpose(-2, -3).flatten(-2).flatten(0, 1))
             return torch.cat(mixed).index_select(0, places)
 
@@ -127,7 +146,8 @@ class Packed(Network):
 class Padded(Network):
     def forward(self, tokens, counts):
         def attend(q, k, v):
-            mixed = functional.scaled_dot_product_attention(*map(heads, (q, k, v)), attn_mask=counts[:, None, None])
+            apart = map(self.apart, (q, k, v))
+            mixed = functional.scaled_dot_product_attention(*apart, attn_mask=counts[:, None, None])
             return mixed.transpose(-2, -3).flatten(-2)
 
         x = self.states(tokens, attend) * counts[..., None]
@@ -143,45 +163,72 @@ def padded(samples):
     return tokens, torch.arange(tokens.shape[1])[None] < torch.tensor([len(one) for one in samples])[:, None]
 
 
-def loss_of(model, batch):
+def loss_of(model, batch, device):
     tokens, shape = batch
-    output = model(tokens, shape)
-    if isinstance(shape, list):
-        ends = torch.tensor(shape).cumsum(0) - 1  # whose next token is another sequence's
-        return functional.cross_entropy(output, tokens.roll(-1).index_fill(0, ends, -100))
-    return functional.cross_entropy(output, tokens[:, 0] % 8)
+    tokens = tokens.to(device)
+    with bf16(device):
+        if isinstance(shape, list):
+            output = model(tokens, shape)
+            ends = torch.tensor(shape).cumsum(0) - 1  # whose next token is another sequence's
+            return functional.cross_entropy(output, tokens.roll(-1).index_fill(0, ends.to(device), -100))
+        return functional.cross_entropy(model(tokens, shape.to(device)), tokens[:, 0] % 8)
 
 
-def new(collate):
+def new(size, collate, device):
     torch.manual_seed(0)
-    return Packed(VOCABULARY) if collate == "packed" else Padded(8)
+    model = (Packed(size, size.vocabulary) if collate == "packed" else Padded(size, 8)).to(device)
+    if device == "cpu":
+        return model, torch.optim.SGD(model.parameters(), lr=0.01)
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
 
-def stock(job, dataset, batch, collate):
-    model = DistributedDataParallel(new(collate), process_group=job._world.gradients)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    sampler = DistributedSampler(dataset, job.size, job.rank)
+class SameOrder(Sampler):
+    """DDP's share of the steps of a job with equal shares, from an epoch on."""
+
+    def __init__(self, job, dataset, batch):
+        self.job, self.batch = job, batch
+        self.order = _core.Sampler(len(dataset), batch, 0, "drop")
+
+    def __iter__(self):
+        share = self.batch // self.job.size
+        for position in range(0, self.order.samples_per_epoch, self.batch):
+            first = position + self.job.rank * share
+            yield from self.order.samples(first, first + share)
+
+
+def stock(job, dataset, batch, collate, size, device, first):
+    """The first `first` steps are of epoch 0, those after them of epoch 1; as in ours()."""
+    model, optimizer = new(size, collate, device)
+    model = DistributedDataParallel(model, process_group=job._world.gradients)
+    sampler = SameOrder(job, dataset, batch)
     function = packed if collate == "packed" else padded
-    loader = DataLoader(dataset, batch_size=batch // job.size, sampler=sampler, collate_fn=function, drop_last=True)
-    while True:
-        for one in loader:
-            loss_of(model, one).backward()
+    loader = DataLoader(dataset, batch_size=batch // job.size, sampler=sampler, collate_fn=function)
+    for epoch in itertools.count():
+        sampler.order.seek(epoch, 0)
+        for one in itertools.islice(loader, first if epoch == 0 else None):
+            loss_of(model, one, device).backward()
             optimizer.step()
             optimizer.zero_grad()
             yield
 
 
-def ours(dataset, batch, collate, cost, policy, by_cost):
-    job = isochron.Job(global_batch=batch, policy=policy, last_batch="drop")
-    model = new(collate)
-    model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=0.01))
+def ours(dataset, batch, collate, size, device, cost, policy, by_cost, first):
+    # gpu.py says why nothing looks at the gradients of GPUs.
+    numbers = "stop" if device == "cpu" else "ignore"
+    job = isochron.Job(global_batch=batch, policy=policy, last_batch="drop", device=device, on_nonfinite=numbers)
+    model, optimizer = job.prepare(*new(size, collate, device))
     said = {"lengths": dataset.lengths, "collate": collate, "cost": cost} if by_cost else {}
     loader = job.loader(dataset, collate_fn=packed if collate == "packed" else padded, **said)
-    while True:
-        for one in loader:
-            job.backward(loss_of(model, one))
+    for epoch in itertools.count():
+        for step, one in enumerate(loader, 1):
+            job.backward(loss_of(model, one, device))
             optimizer.step()
             optimizer.zero_grad()
+            if epoch == 0 and step == first:
+                break  # what follows belongs to the same turn, so that the next one begins with a step
+            yield
+        if epoch == 0:
+            job.end_epoch()
             yield
 
 
@@ -206,35 +253,45 @@ def write(path, options, results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batch", type=int, default=64, help="of all workers together")
+    parser.add_argument("--batch", type=int, default=60, help="of all workers together")
     parser.add_argument("--collate", choices=("packed", "padded"), default="packed")
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--device", default="cpu", help="of this worker")
     parser.add_argument("--text", choices=("speeches", "lognormal"), default="speeches")
     parser.add_argument("--data", type=pathlib.Path, default=ROOT / "data" / "shakespeare")
     parser.add_argument("--turns", type=int, default=3, help="of each, after the first, which does not count")
     parser.add_argument("--steps", type=int, default=10, help="of a turn")
     parser.add_argument("--first-steps", type=int, default=20, help="of the turn that does not count, where one learns")
-    parser.add_argument("--cost", default=f"attention:width={WIDTH}", help="of a sequence, as job.loader() takes it")
+    parser.add_argument("--cost", help="of a sequence, as job.loader() takes it; attention over the width if not given")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
+    few = min(3, options.first_steps)  # of those that have nothing to learn
     torch.set_num_threads(1)
-    dataset = Sequences(speeches(options.data) if options.text == "speeches" else made_up(options.batch * 50))
-    kind = {"dataset": dataset, "batch": options.batch, "collate": options.collate}
-    mine = {**kind, "cost": options.cost}
-    job = isochron.Job(global_batch=options.batch)  # makes the group that the launcher says
+    size, device = SIZES[options.size], options.device
+    found = speeches(size, options.data) if options.text == "speeches" else made_up(size, options.batch * 50)
+    dataset = Sequences(found)
+    kind = {"dataset": dataset, "batch": options.batch, "collate": options.collate, "size": size, "device": device}
+    mine = {**kind, "cost": options.cost or f"attention:width={size.width}"}
+    job = isochron.Job(global_batch=options.batch, device=device)  # makes the group that the launcher says
+    if options.batch % job.size:
+        parser.error(f"--batch is {options.batch}; permitted: a multiple of the {job.size} workers, for DDP's sake")
+    first = {"ddp": few, "isochron by count": options.first_steps, "lengths as if equal": few,
+             "isochron by cost": options.first_steps}  # fmt: skip
     loops = {
-        "ddp": stock(job, **kind),
-        "isochron by count": ours(policy="isochron", by_cost=False, **mine),
-        "lengths as if equal": ours(policy="uniform", by_cost=True, **mine),
-        "isochron by cost": ours(policy="isochron", by_cost=True, **mine),
+        "ddp": stock(job, first=few, **kind),
+        "isochron by count": ours(policy="isochron", by_cost=False, first=options.first_steps, **mine),
+        "lengths as if equal": ours(policy="uniform", by_cost=True, first=few, **mine),
+        "isochron by cost": ours(policy="isochron", by_cost=True, first=options.first_steps, **mine),
     }
     tokens = sum(dataset.lengths) / len(dataset)
     results = []
     rates = {name: [] for name in loops}
     for turn in range(options.turns + 1):
         for name, loop in loops.items():
-            first = options.first_steps if name.startswith("isochron") else min(3, options.first_steps)
-            seconds, _ = timed(job, loop, first if turn == 0 else options.steps)
+            seconds, _ = timed(job, loop, first[name] if turn == 0 else options.steps)
             rates[name].append(options.batch / seconds)
+            if job.rank == 0:
+                print(f"turn {turn}, {name}: {options.batch / seconds:.1f} samples/s", flush=True)
         if turn > 0 and job.rank == 0:
             results = medians(rates, tokens)
             if options.json:
