@@ -71,6 +71,27 @@ def test_workers_on_a_gpu_and_on_cpus_train_like_one_process(make_ranks):
         assert result["gradients"] == result["reports"] == "gloo"
 
 
+@over_nccl
+def test_gpus_over_nccl_and_cpus_over_gloo_that_leaders_join_train_like_one_process(make_ranks):
+    for result in make_ranks(NCCL, NCCL, "gloo", "gloo").run("mixed", gpus=2):
+        assert result["far"] < 1e-9
+        assert result["complete"]
+        assert result["sides"]
+
+
+@over_nccl
+@pytest.mark.parametrize("victim", [1, 2, 3])
+def test_a_mixed_job_goes_on_without_a_gpu_or_a_cpu_that_fails(make_ranks, victim):
+    ranks = make_ranks(NCCL, NCCL, "gloo", "gloo")
+    ranks.start("survive_mixed", gpus=2, how="KILL", victim=victim, when=4, timeout=20.0)
+    for rank in range(4):
+        if rank != victim:
+            result = ranks.result(rank)
+            assert result["far"] < 1e-9
+            assert result["complete"]
+            assert result["members"] == 3
+
+
 @on_gpu
 def test_what_is_dropped_of_a_sample_is_the_same_on_a_gpu(make_ranks):
     assert make_ranks(NCCL).run("dropped") == [True]

@@ -56,6 +56,7 @@ from torch_number_cases import (  # noqa: F401
     two_optimizers,
     unprepared,
 )
+from torch_side_cases import sided, survive_on_sides  # noqa: F401
 
 
 def flat(model, buffers=True):

@@ -39,7 +39,14 @@ def mixed(steps=20, gpus=1):
         "gradients": dist.get_backend(world.gradients),
         "statistics": world.where_exchanged(torch.zeros(1, device=device)).device.type,
         "reports": dist.get_backend(world.control),
+        "sides": world.sides is not None,
     }
+
+
+def survive_mixed(gpus, **arguments):
+    from torch_failure_cases import survive
+
+    return survive(device=gpu_of_rank() if dist.get_rank() < gpus else "cpu", **arguments)
 
 
 class Spin(torch.autograd.Function):

@@ -40,7 +40,8 @@ class Watch:
     def await_gradients(self) -> str:
         """Waits for this device; why what it has computed does not count, "" if it does."""
         self._waiting_since = time.monotonic()
-        torch.cuda.current_stream().synchronize()
+        if torch.cuda.is_initialized():  # in a job with GPUs there may be workers without one
+            torch.cuda.current_stream().synchronize()
         self._waiting_since = None
         return self._reason or _ask(self._told)
 

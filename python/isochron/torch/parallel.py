@@ -22,6 +22,7 @@ from isochron.errors import Error
 from isochron.torch.batch_norm import Statistics, has_batch_norm, make_exact
 from isochron.torch.compression import attach
 from isochron.torch.options import JobOptions
+from isochron.torch.sides import SidedAverage
 from isochron.torch.stopwatch import Stopwatch, Waits
 from isochron.torch.world import World, all_gather_single, reduce_scatter_single
 
@@ -87,6 +88,10 @@ class ElasticDataParallel(DistributedDataParallel):
     def _isochron_begin_step(self) -> None:
         """DDP orders its buckets anew once, in a forward pass, and waits for the others there: rather do it here, where
         the clock does not run and a failure can be dealt with."""
+        world = self._isochron_world
+        if world.sides is not None and not self._isochron_hooks:  # nor has the user one, by now
+            average = SidedAverage(self.process_group, world, self.device)
+            self.register_comm_hook(average, lambda state, bucket: state.hook(bucket))
         self.reducer._rebuild_buckets()
 
     def _isochron_let_go(self) -> None:
@@ -263,6 +268,10 @@ class Models:
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []  # what a step changes by itself, from before it
 
     def add(self, model: nn.Module) -> nn.Module:
+        wrapped = getattr(model, "_orig_mod", model)
+        if wrapped is not model and (isinstance(wrapped, DistributedDataParallel) or is_fsdp(wrapped)):
+            self.add(wrapped)  # compiled around its wrapper, as Accelerate does it
+            return model
         _refuse_graphs(model)
         if self._options.sync_batch_norm:
             make_exact(model, self._statistics)

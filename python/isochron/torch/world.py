@@ -2,8 +2,9 @@
 
 Two process groups of our own lie over the default one: `gradients`, which DDP averages over, and `control`, a gloo
 group on the CPU for telemetry, so that neither gets into the other's order. Gradients and BatchNorm's statistics go
-over NCCL where every worker has a GPU to itself; else both go over gloo, the statistics by `control`. Both groups can
-be given up and made anew among those that are left; the default group cannot, and is used only at the start.
+over NCCL where every worker has a GPU to itself; else both go over gloo, the statistics by `control`. Where several
+workers have GPUs and others none, DDP's averages go by `sides` of the job (sides.py). All groups can be given up and
+made anew among those that are left; the default group cannot, and is used only at the start.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from isochron.torch import inherited
 from isochron.torch.environment import naming_who_is_missing
 from isochron.torch.peers import Peer, Rendezvous, names_of
 from isochron.torch.sealed import SealedStore
+from isochron.torch.sides import Sides, sides_of
 from isochron.torch.stopwatch import Span, Waits
 from isochron.torch.nccl_watch import Watch, abort_nccl, errors_are_ours
 
@@ -42,6 +44,7 @@ _ORIGINS = (os.path.dirname(__file__), *(os.path.join(_TORCH, part) for part in 
     "autograd/graph.py", "distributed/", "nn/parallel/")))  # fmt: skip
 FORMING_SECONDS = 15.0  # for new groups: all who are to be in them are here, so that who is late has just been lost
 MOST_FORMINGS = 20
+MOST_GROUPS = 4  # that a worker makes in a generation
 ROLL_CALL_SECONDS = 10.0  # others notice a time-out later than we do by as much as they were behind
 DEATH_SECONDS = 5.0  # a process that dies closes its connections before anybody can see that it is dead
 
@@ -119,8 +122,11 @@ class World:
         self._timeout = timeout
         self._device = device
         self._backend = "gloo"  # of the gradients
+        self._side_of: list[str] | None = None  # by rank, where a job has two sides
+        self._uses_nccl = False  # this worker or another
         self.gradients: dist.ProcessGroup | None = None
         self.control: dist.ProcessGroup | None = None
+        self.sides: Sides | None = None
         self.members: list[Peer] = []
         self.me = Peer.here(0)
         self.waits = Waits(device)  # in blocking exchanges
@@ -151,9 +157,13 @@ class World:
         with naming_who_is_missing(store, self.me.rank, size):
             self.control = self._new_group("gloo", ranks, 0)
             dist.all_gather_object(everybody, (self.me, job_key.make(), _gpu(self._device)), group=self.control)
-            self._backend = choose_backend([gpu for _, _, gpu in everybody])
+            gpus = [gpu for _, _, gpu in everybody]
+            self._backend = choose_backend(gpus)
+            self._side_of = sides_of(gpus, lambda some: choose_backend(some) == "nccl")
+            self._uses_nccl = self._backend == "nccl" or (self._side_of is not None and any(gpus))
             self.gradients = self._new_group(self._backend, ranks, 0)
-        log.info("gradients go over %s", self._backend)
+            self.sides = self._make_sides(ranks, 0)
+        log.info("gradients go over %s", self._backend if self.sides is None else "NCCL among GPUs, gloo among CPUs")
         return [(peer, key) for peer, key, _ in everybody]
 
     @property
@@ -167,33 +177,54 @@ class World:
     def _make_groups(self, ranks: list[int], generation: int) -> None:
         # torch names a later group by its members and the number of groups that there are. As many more in every
         # generation as we make keep apart those of the same members, which would find each other's old addresses.
-        while len(self._marks) < 2 * generation:
+        while len(self._marks) < MOST_GROUPS * generation:
             self._marks.append(dist.new_group([self.me.rank], backend="gloo", use_local_synchronization=True))
         known = set(_groups())
         try:
             self.control = self._new_group("gloo", ranks, generation)
             self.gradients = self._new_group(self._backend, ranks, generation)
-            if self._backend == "nccl":
+            self.sides = self._make_sides(ranks, generation)
+            if self._uses_nccl:
                 # It connects at its first use, and who waits for that cannot be got out: so while all are here.
                 dist.all_reduce(torch.zeros(1), group=self.control)
-                dist.all_reduce(torch.zeros(1, device=self._device), group=self.gradients)
+                within = self.sides.within if self.sides is not None else self.gradients
+                if within is not None:
+                    dist.all_reduce(torch.zeros(1, device=self._device), group=within)
         except BaseException:
             for group in set(_groups()) - known:  # half made, they would count in the names of later ones
                 _destroy(group)
             raise
-        for made in (self.control, self.gradients):
+        for made in (self.control, self.gradients, *(self.sides.made if self.sides is not None else ())):
             dist.distributed_c10d._set_pg_timeout(timedelta(seconds=self._timeout), made)
 
-    def _new_group(self, backend: str, ranks: list[int], generation: int) -> dist.ProcessGroup:
+    def _new_group(
+        self, backend: str, ranks: list[int], generation: int, by_members: bool = False
+    ) -> dist.ProcessGroup:
         first = generation == 0
         timeout = timedelta(seconds=self._timeout if first else min(self._timeout, FORMING_SECONDS))
         # Only the members of a later group can be asked to take part in making it.
+        alone = by_members or not first
         with errors_are_ours(), inherited.noted():
-            return dist.new_group(ranks=ranks, timeout=timeout, backend=backend, use_local_synchronization=not first)
+            return dist.new_group(ranks=ranks, timeout=timeout, backend=backend, use_local_synchronization=alone)
+
+    def _make_sides(self, ranks: list[int], generation: int) -> Sides | None:
+        """All workers make as many groups, by which torch names later ones: who needs none makes one of itself."""
+        if self._side_of is None:
+            return None
+        me = self.me.rank
+        mine = [rank for rank in ranks if self._side_of[rank] == self._side_of[me]]
+        others = [rank for rank in ranks if rank not in mine]
+        several, leads = len(mine) > 1, mine[0] == me and bool(others)
+        backend = "nccl" if several and self._device.type == "cuda" else "gloo"
+        within = self._new_group(backend, mine, generation, by_members=True)
+        leaders = sorted((mine[0], others[0])) if leads else [me]
+        across = self._new_group("gloo", leaders, generation, by_members=True)
+        return Sides(len(ranks), within if several else None, across if leads else None, bool(others),
+                     [within, across])  # fmt: skip
 
     def watch_gradients(self) -> None:
         """From now on, over NCCL, a lost worker is noticed."""
-        if self._backend == "nccl" and self.size > 1 and self._watch is None:
+        if self._uses_nccl and self.size > 1 and self._watch is None:
             rendezvous = self._rendezvous
             self._watch = Watch(self._find_trouble, rendezvous.trouble, rendezvous.tell_trouble, self._timeout)
 
@@ -220,11 +251,12 @@ class World:
         """Makes everybody else fail, too, who waits for this process in one of the groups: gloo closes its connections
         when nobody holds a group any more."""
         self.end_watch()
-        if self._backend == "nccl":
+        if self._uses_nccl:
             self._rendezvous.tell_trouble("another worker gave up")  # before gradients are spoiled
             abort_nccl()
         groups = [group for group in (self.gradients, self.control) if group is not None]
-        self.gradients = self.control = None
+        groups += self.sides.made if self.sides is not None else []
+        self.gradients = self.control = self.sides = None
         self.failure = None
         while groups:
             _destroy(groups.pop())
