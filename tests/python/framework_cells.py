@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from loop_cells import BATCH, SIZE, Points, cell, error, sgd, small_model
+from loop_cells import BATCH, SIZE, Checkpointed, Points, cell, error, sgd, small_model
 from torch_feature_cases import torchrun_variables
 
 QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
@@ -33,7 +33,16 @@ def lightning_run(run, module, dataset=None, batch=BATCH, log=None, loader=None,
     return trainer
 
 
-def lightning_module(run, step=None, optimizers=1, manual=False):
+def compiled(module):
+    """By TorchDynamo and AOTAutograd; what generates code would change neither gradients nor hooks."""
+    return torch.compile(module, backend="aot_eager")
+
+
+def checkpointed(module):
+    return Checkpointed(module, reentrant=False)
+
+
+def lightning_module(run, step=None, optimizers=1, manual=False, wrap=None):
     import lightning
 
     class Module(lightning.LightningModule):
@@ -42,13 +51,14 @@ def lightning_module(run, step=None, optimizers=1, manual=False):
             self.net = small_model()
             self.other = small_model() if optimizers == 2 else None
             self.automatic_optimization = not manual
+            self.used = [self.net if wrap is None else wrap(self.net)]  # in a list: no second name of the parameters
 
         def training_step(self, batch, index):
             number, x, y = batch
             run.compute(number)
             if step is not None:
                 return step(self, x, y)
-            return error(self.net, x, y)
+            return error(self.used[0], x, y)
 
         def configure_optimizers(self):
             if optimizers == 2:
@@ -89,17 +99,41 @@ def lightning_logged(run):
     run.losses.append(float(trainer.callback_metrics["loss"]))
 
 
-@cell("lightning", "two losses", "manual optimization")
-def lightning_manual(run):
+@cell("lightning", "one backward", "torch.compile")
+def lightning_compiled(run):
+    lightning_run(run, lightning_module(run, wrap=compiled))
+
+
+@cell("lightning", "one backward", "activation checkpointing")
+def lightning_checkpointed(run):
+    lightning_run(run, lightning_module(run, wrap=checkpointed))
+
+
+def manual_step(run):
     def step(module, x, y):
         optimizer = module.optimizers()
-        module.manual_backward(error(module.net, x, y))
+        module.manual_backward(error(module.used[0], x, y))
         run.sleep(len(x) / 2)
-        module.manual_backward(module.net(x).square().mean() * 0.1)
+        module.manual_backward(module.used[0](x).square().mean() * 0.1)
         optimizer.step()
         optimizer.zero_grad()
 
-    lightning_run(run, lightning_module(run, step, manual=True))
+    return step
+
+
+@cell("lightning", "two losses", "manual optimization")
+def lightning_manual(run):
+    lightning_run(run, lightning_module(run, manual_step(run), manual=True))
+
+
+@cell("lightning", "two losses", "torch.compile")
+def lightning_manual_compiled(run):
+    lightning_run(run, lightning_module(run, manual_step(run), manual=True, wrap=compiled))
+
+
+@cell("lightning", "two losses", "activation checkpointing")
+def lightning_manual_checkpointed(run):
+    lightning_run(run, lightning_module(run, manual_step(run), manual=True, wrap=checkpointed))
 
 
 @cell("lightning", "GAN", "two optimizers")
@@ -120,13 +154,14 @@ def lightning_gan(run):
     run.modules.append(module.other)
 
 
-def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, checkpoint=False, loader=None):
+def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, checkpoint=False, loader=None, wrap=None,
+                   **options):  # fmt: skip
     from accelerate import Accelerator
 
     job = run.job(global_batch=batch)
     with torchrun_variables():
-        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
-    model = run.model()
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate, **options)
+    model = run.model() if wrap is None else wrap(run.model())
     model, optimizer = accelerator.prepare(model, sgd(model))
     job.prepare(model)
     for number, x, y in job.loader(Points(), **(loader or {})):
@@ -176,6 +211,26 @@ def accelerate_saved(run):
     accelerate_run(run, checkpoint=True)
 
 
+@cell("accelerate", "one backward", "torch.compile")
+def accelerate_compiled(run):
+    accelerate_run(run, dynamo_backend="aot_eager")
+
+
+@cell("accelerate", "one backward", "activation checkpointing")
+def accelerate_checkpointed(run):
+    accelerate_run(run, wrap=checkpointed)
+
+
+@cell("accelerate", "two losses", "torch.compile")
+def accelerate_twice_compiled(run):
+    accelerate_run(run, twice=True, dynamo_backend="aot_eager")
+
+
+@cell("accelerate", "two losses", "activation checkpointing")
+def accelerate_twice_checkpointed(run):
+    accelerate_run(run, twice=True, wrap=checkpointed)
+
+
 class Entries(Points):
     def __getitem__(self, index):
         number, x, y = super().__getitem__(index)
@@ -187,15 +242,25 @@ def as_entries(samples):
             for name in ("number", "x", "labels")}  # fmt: skip
 
 
+@torch.compiler.disable
+def note_samples(run, number):
+    run.compute(number)
+
+
 class Regressor(nn.Module):
     def __init__(self, run):
         super().__init__()
         self.net, self.isochron_run = small_model(), run
+        self.checkpoints = False
+
+    def gradient_checkpointing_enable(self, **options):
+        """As the Trainer asks models of Transformers."""
+        self.checkpoints = True
 
     def forward(self, number, x, labels):
         if self.training:
-            self.isochron_run.compute(number)
-        value = self.net(x)
+            note_samples(self.isochron_run, number)
+        value = checkpointed(self.net)(x) if self.checkpoints else self.net(x)
         return {"loss": functional.mse_loss(value, labels), "logits": value}
 
 
@@ -227,6 +292,25 @@ def trainer_plain(run):
 @cell("transformers", "accumulate", "gradient_accumulation_steps")
 def trainer_accumulated(run):
     trainer_run(run, batch=BATCH // 2, gradient_accumulation_steps=2)
+
+
+@cell("transformers", "one backward", "torch.compile")
+def trainer_compiled(run):
+    trainer_run(run, torch_compile=True, torch_compile_backend="aot_eager")
+
+
+@cell("transformers", "one backward", "activation checkpointing")
+def trainer_checkpointed(run):
+    model = Regressor(run)
+    trainer_run(run, model=model, gradient_checkpointing=True)
+    assert model.checkpoints
+
+
+@cell("transformers", "accumulate", "activation checkpointing")
+def trainer_accumulated_checkpointed(run):
+    model = Regressor(run)
+    trainer_run(run, model=model, batch=BATCH // 2, gradient_accumulation_steps=2, gradient_checkpointing=True)
+    assert model.checkpoints
 
 
 @cell("transformers", "early exit", "max_steps")
