@@ -130,7 +130,7 @@ void add_sync(Table& table, JobSettings& settings) {
 
 void add_rounds(Table& table, JobSettings& settings) {
   RoundOptions& rounds = settings.rounds;
-  constexpr unsigned kTraits = kTorch | kAgreed | kLocalOnly;
+  constexpr unsigned kTraits = kCommandLine | kTorch | kAgreed | kLocalOnly;
   table.add(
       integer_option("round_steps", rounds.steps, 0, kMostRound, "local: steps between two exchanges; 0: chosen"),
       kTraits);
@@ -359,7 +359,8 @@ void validate(const JobSettings& settings, Framework framework) {
   validate_rows(settings);
   (void)make_policy(settings.policy);
   if (settings.sync == Sync::kLocal) {
-    require(framework == Framework::kTorch, "sync", "'local'", "bsp, asp, ssp; rounds are of isochron.torch so far");
+    const bool known = framework != Framework::kTensorFlow;
+    require(known, "sync", "'local'", "bsp, asp, ssp with TensorFlow");
     validate_local(settings);
   } else if (settings.sync != Sync::kBsp) {
     validate_async(settings);

@@ -9,7 +9,7 @@
 namespace isochron {
 
 Job::Job(const JobOptions& options) {
-  if (options.sync == Sync::kBsp) {
+  if (in_step(options.sync)) {
     auto job = std::make_unique<Impl>(options);
     in_step_ = job.get();
     driver_ = std::move(job);
@@ -72,6 +72,15 @@ std::int64_t Job::step() const {
 std::int64_t Job::epoch() const {
   return driver_->status().epoch;
 }
+std::int64_t Job::position() const {
+  return driver_->status().position;
+}
+std::int64_t Job::round_steps() const {
+  return driver_->status().round_steps;
+}
+std::int64_t Job::local_step() const {
+  return driver_->status().local_step;
+}
 std::int64_t Job::steps_per_epoch() const {
   return driver_->steps_per_epoch();
 }
@@ -106,8 +115,10 @@ void Job::finish_step() {
   driver_->finish_step();
 }
 void Job::barrier_at(std::int64_t step) {
-  if (out_of_step_ != nullptr) {  // the others always do
+  if (out_of_step_ != nullptr) {
     out_of_step_->barrier_at(step);
+  } else {
+    in_step_->end_loop_at(step);
   }
 }
 PushCounts Job::push_counts() const {

@@ -26,7 +26,11 @@
 // between two steps. All this needs an MPI with ULFM (Open MPI 5 under --with-ft ulfm); with others a lost worker is a
 // PeerError on all, and the job is to be started again from its last checkpoint.
 //
-// With `sync` other than kBsp the same loop trains asynchronously: every step is an iteration of this worker alone, and
+// With `sync` kLocal the same loop trains in rounds (docs/local.md): a step of all of the above is a round of H global
+// batches, the loader hands out local batches, optimizer.step() takes local steps, and the parameters are averaged when
+// the loader goes on behind the last of a round. save() is for between two rounds then.
+//
+// With `sync` kAsp or kSsp the same loop trains asynchronously: every step is an iteration of this worker alone, and
 // optimizer.step() has nothing to do, since servers apply the update (docs/async.md). What is collective (sum, save, …)
 // is then for barriers: before the first loader, and between two.
 //
@@ -154,6 +158,12 @@ class Job {
   // The number of the step under way, or of the coming one between two steps.
   std::int64_t step() const;
   std::int64_t epoch() const;
+  // The place of the step's first sample in the epoch's order; 0 in asynchronous modes.
+  std::int64_t position() const;
+  // In local rounds, which step() counts: global batches of the round under way or of the coming one, and how many of
+  // its local steps this worker has done. 1 and 0 otherwise.
+  std::int64_t round_steps() const;
+  std::int64_t local_step() const;
   std::int64_t steps_per_epoch() const;
   const Decision& decision() const;
   // Samples by rank; where shares are dealt by cost, amounts of work in samples of mean cost, rounded.
@@ -179,9 +189,9 @@ class Job {
   // Waits for the reports of a step whose optimizer step is done; the loader, save() and close() do it by themselves.
   void finish_step();
 
-  // Asynchronous modes: the loader of all workers ends where `step` global batches are used, if that is before the end
-  // of the epoch; -1: at the end of the epoch only. All wait for each other there and hold the same parameters. Before
-  // loader(), and the same on all workers.
+  // Asynchronous modes and local rounds: the loader of all workers ends where `step` global batches are used, if that
+  // is before the end of the epoch; -1: at the end of the epoch only. All wait for each other there and hold the same
+  // parameters; a round is cut. Before loader(), and the same on all workers.
   void barrier_at(std::int64_t step);
   // The pushes of all workers, up to the last barrier.
   PushCounts push_counts() const;

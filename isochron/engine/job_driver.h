@@ -18,6 +18,9 @@ struct JobStatus {
   bool is_first = false;
   std::int64_t step = 0;
   std::int64_t epoch = 0;
+  std::int64_t position = 0;     // in the epoch, of the step under way or the coming one
+  std::int64_t local_step = 0;   // of the round under way
+  std::int64_t round_steps = 1;  // of the round under way, or of the coming one
   std::int64_t next_record = 0;
   std::int64_t units_per_sample = 1;  // of the decision's batch sizes
   bool stopping = false;

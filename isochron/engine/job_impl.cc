@@ -1,5 +1,6 @@
 #include "isochron/engine/job_impl.h"
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -9,6 +10,8 @@
 #include "isochron/comm/mpi_session.h"
 #include "isochron/engine/handshake.h"
 #include "isochron/engine/listeners.h"
+#include "isochron/engine/local/local_model.h"
+#include "isochron/engine/local/local_steps.h"
 #include "isochron/engine/out_of_memory.h"
 
 namespace isochron {
@@ -29,6 +32,21 @@ Replica make_replica(const Group& group, const JobOptions& options, bool is_newc
   return {JobSettings(options), agree(group, options), group->getRank(), local};
 }
 
+std::unique_ptr<TrainedModel> make_model(const JobOptions& options) {
+  if (options.sync == Sync::kLocal) {
+    return std::make_unique<LocalModel>(options);
+  }
+  return std::make_unique<TrainedModel>(options);
+}
+
+std::unique_ptr<Steps> make_steps(
+    const JobOptions& options, Replica& replica, Membership& membership, TrainedModel& model, StepClock& clock) {
+  if (auto* const local = dynamic_cast<LocalModel*>(&model)) {
+    return std::make_unique<LocalSteps>(options, replica, membership, *local, clock);
+  }
+  return std::make_unique<Steps>(options, replica, membership, model, clock);
+}
+
 void require(bool condition, const char* what) {
   if (!condition) {
     throw std::logic_error(what);
@@ -45,10 +63,10 @@ Job::Impl::Impl(JobOptions options, std::unique_ptr<Admission> admission)
       patience_(options_),
       membership_(admission ? MPI_COMM_SELF : MPI_COMM_WORLD, patience_.world_options(options_)),
       replica_(make_replica(membership_.group(), options_, admission != nullptr)),
-      model_(options_),
-      steps_(options_, replica_, membership_, model_, clock_),
-      recovery_(options_, membership_, replica_, model_, steps_, clock_, std::move(admission)),
-      checkpoints_(replica_, membership_, model_, recovery_),
+      model_(make_model(options_)),
+      steps_(make_steps(options_, replica_, membership_, *model_, clock_)),
+      recovery_(options_, membership_, replica_, *model_, *steps_, clock_, std::move(admission)),
+      checkpoints_(replica_, membership_, *model_, recovery_),
       in_chunks_(isochron::sum(membership_.group(), {options_.micro_batch > 0 ? 1.0 : 0.0}).front() > 0) {
   membership_.group()->barrier()->wait();
   clock_.start();
@@ -61,6 +79,9 @@ JobStatus Job::Impl::status() const {
       .is_first = membership_.rank() == 0 && replica_.joined(),
       .step = replica_.step(),
       .epoch = replica_.epoch(),
+      .position = replica_.position(),
+      .local_step = steps_->local_step(),
+      .round_steps = steps_->round_steps(),
       .next_record = replica_.step(),
       .units_per_sample = replica_.units_per_sample(),
       .stopping = replica_.stopping() || recovery_.came_too_late(),
@@ -74,17 +95,17 @@ const StepRecord& Job::Impl::last_step() const {
 
 void Job::Impl::prepare(const Models& models, const Optimizers& optimizers) {
   require(
-      !model_.prepared(),
+      !model_->prepared(),
       "prepare() a second time; permitted: once, with all models and optimizers, as in prepare({critic, generator}, "
       "{critic_optimizer, generator_optimizer})");
-  model_.prepare(models, optimizers, membership_.group(), in_chunks_);
+  model_->prepare(models, optimizers, membership_.group(), in_chunks_);
 }
 
 void Job::Impl::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
-  require(model_.prepared(), "loader() before prepare()");
-  steps_.open(dataset, loader);
+  require(model_->prepared(), "loader() before prepare()");
+  steps_->open(dataset, loader);
   finish_step();
-  steps_.begin_loop();
+  steps_->begin_loop();
 }
 
 bool Job::Impl::joined() {
@@ -92,33 +113,36 @@ bool Job::Impl::joined() {
     return true;
   }
   const bool joined = recovery_.join();
-  steps_.begin_loop();
+  steps_->begin_loop();
   return joined;
 }
 
 bool Job::Impl::begin_step(Batch& batch) {
   finish_step();
-  while (joined() && steps_.loop_goes_on()) {
+  while (joined() && steps_->loop_goes_on()) {
     if (recovery_.newcomer_is_due()) {
       recovery_.admit();
       continue;
     }
     try {
-      batch = steps_.begin();
-      return true;
+      if (std::optional<Batch> next = steps_->begin()) {
+        batch = std::move(*next);
+        return true;
+      }
     } catch (...) {
       recovery_.recover_from(std::current_exception());
     }
+    finish_step();
   }
   return false;
 }
 
 bool Job::Impl::backward(const at::Tensor& loss, const BackwardPass& pass) {
-  if (steps_.is_dropped()) {
+  if (steps_->is_dropped()) {
     return false;
   }
   try {
-    return follow(steps_.backward(loss, pass));
+    return follow(steps_->backward(loss, pass));
   } catch (...) {
     recovery_.recover_from(std::current_exception());
   }
@@ -126,11 +150,11 @@ bool Job::Impl::backward(const at::Tensor& loss, const BackwardPass& pass) {
 }
 
 bool Job::Impl::backward(const Batch& batch, const LossOf& loss_of, const BackwardPass& pass) {
-  if (steps_.is_dropped()) {
+  if (steps_->is_dropped()) {
     return false;
   }
   try {
-    return follow(steps_.backward(batch, loss_of, pass));
+    return follow(steps_->backward(batch, loss_of, pass));
   } catch (...) {
     recovery_.recover_from(std::current_exception());
   }
@@ -138,7 +162,7 @@ bool Job::Impl::backward(const Batch& batch, const LossOf& loss_of, const Backwa
 }
 
 void Job::Impl::give_up_step(const std::exception_ptr& error) {
-  if (!steps_.is_dropped() || !is_out_of_memory(error)) {
+  if (!steps_->is_dropped() || !is_out_of_memory(error)) {
     recovery_.recover_from(error);
   }
 }
@@ -149,23 +173,23 @@ bool Job::Impl::follow(const StepVerdict& verdict) {
     case StepAction::kTake:
       return true;
     case StepAction::kRedo:
-      tell_events(options_, steps_.redo());
+      tell_events(options_, steps_->redo());
       return false;
     case StepAction::kLeaveOut: {
       warn(options_, verdict.message + "; the step is left out");
-      const StepOutcome outcome = steps_.leave_out();
+      const StepOutcome outcome = steps_->leave_out();
       tell_events(options_, outcome.events);
       note(outcome);
       return false;
     }
     case StepAction::kRollBack:
-      steps_.undo();
+      steps_->undo();
       roll_back(verdict.message);
       return false;
     case StepAction::kStop:
       break;
   }
-  steps_.undo();
+  steps_->undo();
   throw NonFiniteError(verdict.message);
 }
 
@@ -175,18 +199,21 @@ void Job::Impl::roll_back(const std::string& reason) {
   }
   warn(options_, reason + "; back to " + checkpoints_.last().string());
   const std::vector<EventRecord> events = checkpoints_.roll_back(reason, clock_.now());
-  steps_.begin_loop();
+  steps_->begin_loop();
   tell_events(options_, events);
 }
 
 void Job::Impl::finish_step() {
-  require(!steps_.is_computing(), "the loader went on to the next step before backward()");
-  steps_.forget_dropped();
-  if (!steps_.is_taken()) {
+  require(!steps_->is_computing(), "the loader went on to the next step before backward()");
+  steps_->forget_dropped();
+  if (!steps_->is_taken()) {
     return;
   }
   try {
-    note(steps_.finish());
+    if (const std::optional<StepOutcome> outcome = steps_->finish()) {
+      tell_events(options_, outcome->events);
+      note(*outcome);
+    }
   } catch (...) {
     recovery_.recover_from(std::current_exception());
   }
@@ -210,23 +237,28 @@ std::vector<double> Job::Impl::sum(const std::vector<double>& values) {
 }
 
 void Job::Impl::save(const std::filesystem::path& path) {
-  require(model_.prepared(), "save() before prepare()");
+  require(model_->prepared(), "save() before prepare()");
   finish_step();
+  if (const std::int64_t done = steps_->local_step(); done > 0) {
+    throw std::logic_error(
+        "save() within a round, after " + std::to_string(done) + " of " + std::to_string(steps_->round_steps()) +
+        " local steps; permitted: between two rounds, as behind a loop");
+  }
   checkpoints_.save(path);
 }
 
 void Job::Impl::restore(const std::filesystem::path& path) {
-  require(model_.prepared(), "restore() before prepare()");
-  require(!steps_.is_open(), "restore() after loader()");
+  require(model_->prepared(), "restore() before prepare()");
+  require(!steps_->is_open(), "restore() after loader()");
   checkpoints_.restore(path);
 }
 
 void Job::Impl::close() {
-  if (!steps_.is_computing()) {
+  if (!steps_->is_computing()) {
     finish_step();
   }
-  steps_.close();
-  model_.close();
+  steps_->close();
+  model_->close();
 }
 
 }  // namespace isochron

@@ -38,7 +38,7 @@ class Job::Impl final : public Job::Driver {
   void save(const std::filesystem::path& path) override;
   void restore(const std::filesystem::path& path) override;
   void change_workers(std::vector<Worker> workers) override { replica_.change_workers(std::move(workers)); }
-  void stop() override { steps_.stop(); }
+  void stop() override { steps_->stop(); }
   void close() override;
 
   JobStatus status() const override;
@@ -50,6 +50,7 @@ class Job::Impl final : public Job::Driver {
 
   // Only of jobs in step.
   void give_up_step(const std::exception_ptr& error);
+  void end_loop_at(std::int64_t step) { steps_->end_loop_at(step); }
 
  private:
   Impl(JobOptions options, std::unique_ptr<Admission> admission);
@@ -65,8 +66,8 @@ class Job::Impl final : public Job::Driver {
   Membership membership_;
   Replica replica_;
   StepClock clock_;
-  TrainedModel model_;
-  Steps steps_;
+  const std::unique_ptr<TrainedModel> model_;
+  const std::unique_ptr<Steps> steps_;
   Recovery recovery_;
   JobCheckpoints checkpoints_;
   const bool in_chunks_;  // some worker computes its batch in chunks from the start

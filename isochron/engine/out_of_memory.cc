@@ -6,6 +6,9 @@
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <c10/util/Exception.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 namespace isochron {
 
@@ -29,6 +32,12 @@ void release_cached_memory() {
   if (at::globalContext().hasCUDA()) {
     at::accelerator::emptyCache();
   }
+}
+
+void release_free_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
 }
 
 }  // namespace isochron

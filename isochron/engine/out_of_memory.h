@@ -11,4 +11,7 @@ bool is_out_of_memory(const std::exception_ptr& error);
 // Gives cached device memory back, so that smaller batches find room.
 void release_cached_memory();
 
+// Gives pages that the C library has and nobody uses back to the system; milliseconds.
+void release_free_memory();
+
 }  // namespace isochron

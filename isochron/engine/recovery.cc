@@ -112,6 +112,7 @@ void Recovery::adopt(const Settlement& settlement) {
         "computes its batches in micro-batches of " + std::to_string(replica_.chunk_size()) + " samples from now on");
   }
   model_.enter_group(membership_.group());
+  release_free_memory();  // states that travelled and old groups would stay as holes in the heap
 }
 
 void Recovery::note_step(const StepOutcome& outcome) {

@@ -71,7 +71,7 @@ void Steps::close() {
   source_.reset();
 }
 
-Batch Steps::begin() {
+std::optional<Batch> Steps::begin() {
   model_.begin_step();  // may wait for others: before the clock starts
   clock_.begin_step();
   const StepPlan& plan = replica_.plan();
@@ -158,14 +158,18 @@ void Steps::begin_pass(const BackwardPass& pass) {
   stage_ = Stage::kComputing;
 }
 
+void Steps::require_whole(std::int64_t batch) const {
+  if (replica_.chunk_size() > 0 && batch > replica_.chunk_size()) {
+    throw std::logic_error(
+        "backward(loss) with a batch of " + std::to_string(batch) + " samples and micro_batch " +
+        std::to_string(replica_.chunk_size()) + ": call backward(batch, loss_of)");
+  }
+}
+
 StepVerdict Steps::backward(const at::Tensor& loss, const BackwardPass& pass) {
   begin_pass(pass);
   by_value_ = true;
-  if (replica_.chunk_size() > 0 && my_batch() > replica_.chunk_size()) {
-    throw std::logic_error(
-        "backward(loss) with a batch of " + std::to_string(my_batch()) + " samples and micro_batch " +
-        std::to_string(replica_.chunk_size()) + ": call backward(batch, loss_of)");
-  }
+  require_whole(my_batch());
   reduce(loss, weight_, pass, [&] { return loss.item<double>(); });
   return judge(pass);
 }
@@ -228,11 +232,15 @@ StepReport Steps::report() {
   StepReport measured = measured_;
   measured.loss = my_batch() > 0 ? loss_ : 0.0;
   measured.items = my_batch() > 0 ? items_ : 0.0;
+  measured.finite = finite_;
+  say_rest(measured);
+  return replica_.report(measured);
+}
+
+void Steps::say_rest(StepReport& measured) const {
   measured.stop = stop_wanted_;
   measured.signal = signals_ ? StopSignal::received() : 0;
-  measured.finite = finite_;
   measured.newcomer = replica_.rank() == 0 && membership_.newcomer_is_ready();
-  return replica_.report(measured);
 }
 
 // All workers have the same averages, so all wait for the reports or none does.
@@ -254,7 +262,7 @@ std::vector<StepReport> Steps::take_reports() {
   return reports;
 }
 
-StepOutcome Steps::finish() {
+std::optional<StepOutcome> Steps::finish() {
   model_.end_step();
   if (stage_ == Stage::kPassed) {
     stage_ = Stage::kTaken;  // there is no way back from what is reported

@@ -33,31 +33,39 @@ class Steps {
   Steps(const JobOptions& options, Replica& replica, Membership& membership, TrainedModel& model, StepClock& clock);
   Steps(const Steps&) = delete;
   Steps& operator=(const Steps&) = delete;
-  ~Steps();
+  virtual ~Steps();
 
   // The dataset, once and for all.
-  void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader);
+  virtual void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader);
   bool is_open() const { return dataset_ != nullptr; }
   // The loop is over when the epoch in which it began is, wherever the job has gone meanwhile.
   void begin_loop() { loop_epoch_ = replica_.epoch(); }
-  bool loop_goes_on() const { return !replica_.stopping() && replica_.epoch() == loop_epoch_; }
-  void close();
+  virtual bool loop_goes_on() const { return !replica_.stopping() && replica_.epoch() == loop_epoch_; }
+  // In local rounds: also where so many global batches are used, of all epochs; -1: nowhere else.
+  virtual void end_loop_at(std::int64_t /*step*/) {}
+  virtual void close();
 
-  Batch begin();
-  StepVerdict backward(const at::Tensor& loss, const BackwardPass& pass);
+  // None if this worker has nothing to compute in a round: finish() is due.
+  virtual std::optional<Batch> begin();
+  virtual StepVerdict backward(const at::Tensor& loss, const BackwardPass& pass);
   // In chunks, if the replica says so.
-  StepVerdict backward(const Batch& batch, const Job::LossOf& loss_of, const BackwardPass& pass);
-  StepOutcome finish();
+  virtual StepVerdict backward(const Batch& batch, const Job::LossOf& loss_of, const BackwardPass& pass);
+  // None if it was a local step, and its round goes on.
+  virtual std::optional<StepOutcome> finish();
 
   std::vector<EventRecord> redo();
   StepOutcome leave_out();
   // The step did not happen here.
-  void undo();
+  virtual void undo();
   // The loop is through with the batch of a step that did not happen.
   void forget_dropped();
   // The same if there is one under way, and nothing refers to the group any more. One that the optimizer has taken is
   // left to the replica.
-  void leave_group();
+  virtual void leave_group();
+
+  // Of a round: local steps that are done, and all. 0 and 1 in step.
+  virtual std::int64_t local_step() const { return 0; }
+  virtual std::int64_t round_steps() const { return 1; }
 
   // A batch is out, whose gradients no optimizer has, or not those of the pass under way.
   bool is_computing() const { return stage_ == Stage::kComputing; }
@@ -72,7 +80,7 @@ class Steps {
   // All workers are to stop after the step under way.
   void stop() { stop_wanted_ = true; }
 
- private:
+ protected:
   enum class Stage : std::uint8_t {
     kNone,
     kComputing,
@@ -82,6 +90,24 @@ class Steps {
   };
 
   void require_batch() const;
+  // A loss that is not computed by a function is of a batch that need not be computed in chunks.
+  void require_whole(std::int64_t batch) const;
+  // What a report says besides measurements: whether all are to stop, and whether somebody wants to join.
+  void say_rest(StepReport& measured) const;
+
+  const JobOptions& options_;
+  Replica& replica_;
+  Membership& membership_;
+  TrainedModel& model_;
+  StepClock& clock_;
+  std::unique_ptr<BatchSource> source_;
+
+  // The step under way.
+  Stage stage_ = Stage::kNone;
+  bool by_function_ = false;  // a loss is computed by a function that can be called for chunks
+  bool by_value_ = false;     // a loss is not
+
+ private:
   void begin_pass(const BackwardPass& pass);
   // Samples are of unequal length, and losses are means over their tokens.
   bool has_lengths() const { return !dataset_->lengths().empty(); }
@@ -99,23 +125,14 @@ class Steps {
   StepVerdict judge(const BackwardPass& pass);
   std::vector<StepReport> take_reports();
 
-  const JobOptions& options_;
-  Replica& replica_;
-  Membership& membership_;
-  TrainedModel& model_;
-  StepClock& clock_;
   std::optional<StopSignal> signals_;
   bool stop_wanted_ = false;
 
   std::shared_ptr<const data::Dataset> dataset_;
-  std::unique_ptr<BatchSource> source_;
   Collation collation_ = Collation::kPacked;
   std::int64_t loop_epoch_ = 0;
 
   // The step under way.
-  Stage stage_ = Stage::kNone;
-  bool by_function_ = false;                // a loss is computed by a function that can be called for chunks
-  bool by_value_ = false;                   // a loss is not
   double weight_ = 0.0;                     // of this worker's mean loss
   double items_ = 0.0;                      // what that is the mean over: samples, or tokens
   StepReport measured_;                     // at the last local gradient so far

@@ -101,8 +101,9 @@ DataParallelOptions gradient_options(const JobSettings& settings) {
 
 TrainedModel::TrainedModel(const JobSettings& settings)
     : gradients_(gradient_options(settings)),
-      sync_batch_norm_(settings.sync_batch_norm),
-      precision_(settings.precision) {
+      sync_batch_norm_(settings.sync_batch_norm && settings.sync != Sync::kLocal),
+      precision_(settings.precision),
+      in_rounds_(settings.sync == Sync::kLocal) {
 }
 
 void TrainedModel::prepare(const Models& models, const Optimizers& optimizers, const Group& group, bool in_chunks) {
@@ -130,7 +131,7 @@ void TrainedModel::prepare(const Models& models, const Optimizers& optimizers, c
 void TrainedModel::build(const Group& group) {
   group_ = group;
   norms_.emplace(group);
-  if (optimizers_.size() == 1) {
+  if (optimizers_.size() == 1 && !in_rounds_) {
     parallel_ = &parallel_of({});
   }
 }
@@ -164,6 +165,10 @@ TrainedModel::Places TrainedModel::places_of(const Optimizers& optimizers) const
     places.insert(static_cast<std::size_t>(found - optimizers_.all().begin()));
   }
   return {places.begin(), places.end()};
+}
+
+std::vector<at::Tensor> TrainedModel::parameters() const {
+  return trained_parameters({});
 }
 
 void TrainedModel::enter_group(const Group& group) {

@@ -28,15 +28,18 @@ namespace isochron {
 class TrainedModel {
  public:
   explicit TrainedModel(const JobSettings& settings);
+  TrainedModel(const TrainedModel&) = delete;
+  TrainedModel& operator=(const TrainedModel&) = delete;
+  virtual ~TrainedModel() = default;
 
   // Collective: all get rank 0's parameters and buffers. `in_chunks`: some worker computes its batches in chunks, which
   // is std::invalid_argument for a model with BatchNorm; so is an optimizer of a parameter that no model has. All must
   // outlive this, or close().
-  void prepare(const Models& models, const Optimizers& optimizers, const Group& group, bool in_chunks);
+  virtual void prepare(const Models& models, const Optimizers& optimizers, const Group& group, bool in_chunks);
   bool prepared() const { return !models_.empty(); }
   // BatchNorm's statistics are those of one forward pass, so chunks of a batch would each have their own.
   bool can_be_chunked() const { return statistics_.empty(); }
-  void close();
+  virtual void close();
 
   // Lets go of everything that is built on the group, in any state.
   void leave_group();
@@ -63,12 +66,18 @@ class TrainedModel {
   // The optimizers have taken their steps: the learning rate is the user's again.
   void end_step();
   // The step did not happen: gradients are dropped; running statistics and what optimizers have changed are as before.
-  void undo();
+  virtual void undo();
 
   // Together with the rest of the job's state, which travels along as it is.
-  Checkpoint pack(const State& rest) const;
+  virtual Checkpoint pack(const State& rest) const;
   // Fills models and optimizers and returns the rest. `name` is what errors call the checkpoint.
-  State unpack(const Checkpoint& checkpoint, const std::string& name);
+  virtual State unpack(const Checkpoint& checkpoint, const std::string& name);
+
+ protected:
+  torch::nn::Module& model() const { return models_[0]; }
+  torch::optim::Optimizer& optimizer() const { return optimizers_[0]; }
+  // Those that are trained.
+  std::vector<at::Tensor> parameters() const;
 
  private:
   using Places = std::vector<std::size_t>;  // of optimizers; increasing
@@ -82,6 +91,7 @@ class TrainedModel {
   const DataParallelOptions gradients_;
   const bool sync_batch_norm_;
   const Precision precision_;
+  const bool in_rounds_;  // gradients are each worker's own
   Models models_;
   Optimizers optimizers_;
   std::string statistics_;  // the name of some running statistics; empty: no model has any

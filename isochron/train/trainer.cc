@@ -139,6 +139,7 @@ class Trainer::State {
     }
     while (begin_step()) {
       const std::int64_t wanted = job_.step();
+      const std::int64_t before = steps_done() - job_.local_step();
       const bool happened = job_.backward(*at_, [this](const at::Tensor& data, const at::Tensor& target) {
         return loss_of(model_->forward(data), target, at::Reduction::Mean);
       });
@@ -148,7 +149,7 @@ class Trainer::State {
       optimizer_->zero_grad();
       job_.finish_step();
       if (job_.step() > wanted) {
-        save_if_due();
+        save_if_due(before);
         return true;
       }
     }
@@ -162,7 +163,7 @@ class Trainer::State {
     if (options_.checkpoints.empty()) {
       return;
     }
-    job_.save(checkpoint_path(options_.checkpoints, job_.step()));
+    job_.save(checkpoint_path(options_.checkpoints, steps_done()));
     if (job_.is_first()) {
       remove_old_checkpoints(options_.checkpoints, options_.keep);
     }
@@ -205,6 +206,13 @@ class Trainer::State {
   }
 
   Job& job() { return job_; }
+  std::int64_t steps_done() const {
+    if (options_.job.sync != Sync::kLocal) {
+      return job_.step();
+    }
+    const std::int64_t batch = options_.job.global_batch;
+    return job_.epoch() * steps_per_epoch_ + (job_.position() + batch - 1) / batch + job_.local_step();
+  }
   std::int64_t total_steps() const { return total_steps_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   std::int64_t training_samples() const { return train_->size(); }
@@ -269,7 +277,7 @@ class Trainer::State {
       ++at_;
     }
     if (at_ == std::default_sentinel) {
-      save_if_due();
+      save_if_due(job_.step() - 1);
     }
     return true;
   }
@@ -288,21 +296,22 @@ class Trainer::State {
 
   // Leaves the step's batch in at_. False at the end of the run.
   bool begin_step() {
-    if (job_.step() >= total_steps_ || job_.stopping()) {
+    if (steps_done() >= total_steps_ || job_.stopping()) {
       return false;
     }
-    const std::int64_t planned = job_.step();
+    const std::int64_t planned = steps_done();
     publish_step(planned);
     set_learning_rate(*optimizer_, learning_rate());
     if (at_ != std::default_sentinel) {
       ++at_;
     }
     if (at_ == std::default_sentinel) {  // the first epoch, or the next one
+      job_.barrier_at(total_steps_);
       const Split split = options_.augment ? Split::kTrain : Split::kTest;
       at_ = job_.loader(train_, loading(options_, *train_, split)).begin();
     }
     note_membership();
-    if (job_.step() != planned) {  // this worker has joined, or got the state of another
+    if (steps_done() != planned) {  // this worker has joined, or got the state of another
       set_learning_rate(*optimizer_, learning_rate() * job_.decision().learning_rate_factor);
     }
     return at_ != std::default_sentinel;
@@ -316,22 +325,24 @@ class Trainer::State {
     }
   }
 
-  double learning_rate() const { return options_.learning_rate * decay_factor(decay_, job_.step()); }
+  double learning_rate() const { return options_.learning_rate * decay_factor(decay_, steps_done()); }
 
-  bool checkpoint_is_due() const {
-    const std::int64_t done = job_.step();
+  // A round may go beyond the step at which one is due.
+  bool checkpoint_is_due(std::int64_t before) const {
+    const std::int64_t done = steps_done();
     const std::int64_t every = options_.checkpoint_every > 0 ? options_.checkpoint_every : steps_per_epoch_;
-    return done % every == 0 || done == total_steps_ || job_.stopping();
+    return done / every > before / every || done == total_steps_ || job_.stopping();
   }
 
-  void save_if_due() {
-    if (!checkpoint_is_due()) {
+  // `before`: the steps that were done before those after which it may be due.
+  void save_if_due(std::int64_t before) {
+    if (!checkpoint_is_due(before)) {
       return;
     }
     try {
       save();
     } catch (const Error& error) {
-      if (job_.step() >= total_steps_ || job_.stopping()) {
+      if (steps_done() >= total_steps_ || job_.stopping()) {
         throw;
       }
       if (job_.is_first()) {
@@ -531,6 +542,9 @@ SoloCosts Trainer::solo_costs() {
 }
 void Trainer::publish_step(std::int64_t step) {
   state_->publish_step(step);
+}
+std::int64_t Trainer::steps_done() {
+  return state_->steps_done();
 }
 Job& Trainer::job() {
   return state_->job();

@@ -36,9 +36,9 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer();
 
-  // Collective: one whole step of the global batch, checkpoint included if one is due; repeated until it has happened,
-  // whatever became of the workers. False if there was none left to do, or the job is stopping. A checkpoint that
-  // cannot be written is a warning, and an Error only at the end of the run.
+  // Collective: one whole step of the global batch, or one local round, checkpoint included if one is due; repeated
+  // until it has happened, whatever became of the workers. False if there was none left to do, or the job is stopping.
+  // A checkpoint that cannot be written is a warning, and an Error only at the end of the run.
   bool step();
   // With asynchronous training step() is one iteration of this worker alone, or none if the others have taken what was
   // left; what is collective is then for the moments at which all are together: after a step() that ended at a barrier.
@@ -59,6 +59,8 @@ class Trainer {
   void publish_step(std::int64_t step);
 
   Job& job();
+  // Global batches that are used: the job's steps, but for local rounds, which have several each.
+  std::int64_t steps_done();
   std::int64_t total_steps() const;
   std::int64_t steps_per_epoch() const;
   std::int64_t samples_per_epoch() const;

@@ -93,6 +93,9 @@ ComparisonOptions checked_comparison(const CompareRequest& request, const CLI::A
     }
   }
   options.training = training.checked(command);
+  if (options.training.job.sync == Sync::kLocal) {
+    throw std::invalid_argument("--sync is 'local'; permitted: bsp, asp, ssp; rounds with 'isochron train'");
+  }
   options.steps = options.training.steps;
   if (options.steps == 0) {
     throw std::invalid_argument("--steps is 0; permitted: 1 or more, the length of every policy's run");

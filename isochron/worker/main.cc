@@ -1,8 +1,10 @@
 #include "isochron/cli/program.h"
+#include "isochron/engine/tensor_memory.h"
 #include "isochron/worker/commands.h"
 #include "isochron/worker/complain.h"
 
 int main(int argc, char** argv) {
+  isochron::reuse_tensor_memory();
   const isochron::cli::Program program{
       .description = "The commands of isochron that need LibTorch and MPI.",
       .add_commands =

@@ -61,6 +61,7 @@ class Reporter {
       : request_(request),
         trainer_(trainer),
         global_batch_(options.job.global_batch),
+        in_rounds_(options.job.sync == Sync::kLocal),
         progress_(
             std::cerr,
             request.progress_style(),
@@ -115,19 +116,26 @@ class Reporter {
   }
 
  private:
-  static ShownStep shown(const StepRecord& record) {
-    ShownStep step{.step = record.step, .seconds = record.seconds, .loss = record.loss};
+  ShownStep shown(const StepRecord& record) {
+    ShownStep step{
+        .step = in_rounds_ ? first_batch(record) : record.step, .seconds = record.seconds, .loss = record.loss};
     for (const WorkerStep& worker : record.workers) {
       step.batch_sizes.push_back(worker.batch);
     }
     return step;
   }
 
+  /// The global batch in which the record's samples begin.
+  template <class Record>
+  std::int64_t first_batch(const Record& record) {
+    return record.epoch * trainer_.steps_per_epoch() + record.position / global_batch_;
+  }
+
   /// The step of the global batch that the update is part of, as long as the workers take about equally long with their
   /// batches.
   ShownStep shown(const UpdateRecord& record) {
     return {
-        .step = record.epoch * trainer_.steps_per_epoch() + record.position / global_batch_,
+        .step = first_batch(record),
         .seconds = record.seconds,
         .loss = record.loss,
         .batch_sizes = trainer_.job().batch_sizes()};
@@ -160,6 +168,7 @@ class Reporter {
   TrainRequest& request_;
   train::Trainer& trainer_;
   const std::int64_t global_batch_;
+  const bool in_rounds_;
   Progress progress_;
   std::unique_ptr<serve::RunServer> server_;
   std::unique_ptr<cli::Recorder> trace_;
@@ -186,8 +195,8 @@ class Run {
   /// Returns the signal that ended it; 0: none.
   int train() {
     Job& job = trainer_.job();
-    if (reporter_ && job.step() > 0) {
-      reporter_->say("resumed at step " + std::to_string(job.step()));
+    if (reporter_ && trainer_.steps_done() > 0) {
+      reporter_->say("resumed at step " + std::to_string(trainer_.steps_done()));
     }
     while (!results_.seconds_to_accuracy() && trainer_.step()) {
       note_step();
@@ -316,13 +325,13 @@ class Run {
     if (request_.evaluate_every == 0 || trainer_.job().stopping() || !trainer_.all_together()) {
       return false;
     }
-    const std::int64_t done = trainer_.job().step();
+    const std::int64_t done = trainer_.steps_done();
     return done % (request_.evaluate_every * trainer_.steps_per_epoch()) == 0 || done == trainer_.total_steps();
   }
 
   void evaluate() {
     const train::Evaluation evaluation = trainer_.evaluate();
-    const std::int64_t done = trainer_.job().step();
+    const std::int64_t done = trainer_.steps_done();
     results_.evaluations.push_back({.step = done, .seconds = results_.meter.seconds(), .evaluation = evaluation});
     history_.add(EvaluationRecord{
         .step = trainer_.job().next_record(),
@@ -354,7 +363,8 @@ class Run {
       if (const int signal = job.stop_signal()) {
         const std::string where = options_.checkpoints.empty() ? "" : ", saved in " + options_.checkpoints.string();
         first->say(
-            "stopped by signal " + std::to_string(signal) + " after " + std::to_string(job.step()) + " steps" + where);
+            "stopped by signal " + std::to_string(signal) + " after " + std::to_string(trainer_.steps_done()) +
+            " steps" + where);
       }
       first->finish(results_, details());
     }
@@ -367,7 +377,7 @@ class Run {
         {"workers", trainer_.job().size()},
         {"global_batch", options_.job.global_batch},
         {"sync", to_string(options_.job.sync)},
-        {"step", trainer_.job().step()},
+        {"step", trainer_.steps_done()},
         {"seed", options_.job.seed}};
   }
 
@@ -400,6 +410,7 @@ void add_train(CLI::App& program) {
       "Examples:\n"
       "  isochron train --dataset synthetic --epochs 2\n"
       "  isochron launch --cluster hl8 -- train --global-batch 512 --policy isochron\n"
+      "  isochron launch --cluster hl8 -- train --sync local --round-steps 20   # for slow networks\n"
       "  mpirun -n 4 isochron train --config mine.toml --checkpoints saved --resume auto");
   command->final_callback([request, command] { run_train(*request, *command); });
 }

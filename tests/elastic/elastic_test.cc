@@ -25,6 +25,7 @@ using testing::AnyOf;
 using testing::Contains;
 using testing::Each;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 struct Step {
@@ -39,7 +40,8 @@ struct Diary {
   std::vector<std::string> events;  // "3 death 2 worker-2"
   std::vector<std::string> warnings;
   std::vector<std::string> sums;
-  std::string end;  // "20 workers 3"; empty: it did not reach the end
+  std::vector<std::string> ledgers;  // at the end of every epoch: "complete", "incomplete"
+  std::string end;                   // "20 workers 3"; empty: it did not reach the end
 };
 
 Diary read_diary(const fs::path& path) {
@@ -64,6 +66,8 @@ Diary read_diary(const fs::path& path) {
       diary.warnings.push_back(rest);
     } else if (kind == "sum") {
       diary.sums.push_back(rest);
+    } else if (kind == "ledger") {
+      diary.ledgers.push_back(rest);
     } else if (kind == "end") {
       diary.end = rest;
     }
@@ -341,6 +345,80 @@ TEST_F(ElasticTest, NonFiniteGradientsCanRollTheJobBack) {
     EXPECT_THAT(diary.events, Contains(HasSubstr("3 rollback")));
   }
   expect_same_course(result, undisturbed);
+}
+
+// Three rounds are an epoch. Those who are left do the round of the loss again from its start, parameters, statistics
+// and optimizer included, so that they are where they would be had there never been another.
+TEST_F(ElasticTest, ARoundOfALostWorkerIsDoneAgainByThoseWhoAreLeft) {
+  const std::string rounds = "samples=432 steps=5 round=3 policy=uniform timeout=4000 ";
+  for (const std::string outer : {"average", "nesterov"}) {
+    const std::string common = rounds + "outer=" + outer + " ";
+    const Result undisturbed = run(2, common);
+    ASSERT_EQ(undisturbed.finished.size(), 2U) << undisturbed.outcome.errors;
+    EXPECT_EQ(undisturbed.finished[0].end, "6 workers 2");
+    for (const std::string fault :
+         {"0:1:forward",
+          "0:1:after-optimizer local=1",
+          "0:0:before-optimizer local=1",
+          "0:1:after-optimizer local=2",
+          "0:1:optimizer:300 local=2",
+          "0:1:stop local=1"}) {
+      SCOPED_TRACE(outer + " " + fault);
+      const Result result = run(3, common + fault);
+      ASSERT_EQ(result.finished.size(), 2U) << result.outcome.errors;
+      for (const Diary& diary : result.finished) {
+        EXPECT_EQ(diary.end, "6 workers 2");
+        EXPECT_THAT(diary.ledgers, AllOf(Not(IsEmpty()), Each("complete")));
+        for (const auto& [number, step] : undisturbed.finished[0].steps) {
+          EXPECT_EQ(diary.steps.at(number).digest, step.digest) << "round " << number;
+        }
+      }
+    }
+  }
+}
+
+// With rounds of one step of plain SGD nothing depends on who computes: they take the course of a job in step.
+TEST_F(ElasticTest, RoundsOfOneStepTakeTheCourseOfAJobInStepWhoeverIsLost) {
+  const std::string common = "steps=12 model=plain momentum=0 evaluate=2 save=3 ";
+  const Result in_step = run(4, common);
+  for (const std::string fault :
+       {"5:2:forward",
+        "5:2:before-optimizer",
+        "5:2:after-optimizer",
+        "5:2:optimizer:200",
+        "5:0:after-optimizer",
+        "6:2:evaluate",
+        "6:0:save:300",
+        "4:1:memory policy=uniform"}) {
+    SCOPED_TRACE(fault);
+    const Result result = run(4, common + "round=1 " + fault);
+    ASSERT_EQ(result.finished.size(), fault.find("memory") == std::string::npos ? 3U : 4U) << result.outcome.errors;
+    expect_same_course(result, in_step);
+  }
+}
+
+// A round takes 4 s and the time-out is 2 s: who has given up a round must not have to wait until the others are at its
+// end, or it would take them for lost.
+TEST_F(ElasticTest, WhoeverComputesInALongRoundHearsThatAnotherHasGivenItUp) {
+  const Result result = run(3, "samples=768 batch=48 steps=1 round=8 pace=500 timeout=2000 policy=uniform 0:1:memory");
+  ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
+  for (const Diary& diary : result.finished) {
+    EXPECT_EQ(diary.end, "2 workers 3");
+    EXPECT_THAT(diary.ledgers, AllOf(Not(IsEmpty()), Each("complete")));
+    EXPECT_THAT(diary.events, Contains(HasSubstr("memory 1")));
+  }
+  expect_agreement(result.all);
+}
+
+TEST_F(ElasticTest, ANewWorkerJoinsBetweenTwoRounds) {
+  const Result result = run(2, "samples=480 batch=48 steps=39 round=2 pace=30 await=3 outer=nesterov 3:first:join");
+  ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
+  for (const Diary& diary : result.finished) {
+    EXPECT_EQ(diary.end, "40 workers 3");
+    EXPECT_THAT(diary.ledgers, AllOf(Not(IsEmpty()), Each("complete")));
+    EXPECT_THAT(diary.events, Contains(AllOf(HasSubstr("join 2"), HasSubstr("joined-at-3"))));
+  }
+  expect_agreement(result.all);
 }
 
 // Seeded kills, stops, joins, failures of memory and changes of speed. ISOCHRON_CHAOS_SEEDS and ISOCHRON_CHAOS_STEPS

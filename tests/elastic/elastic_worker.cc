@@ -7,7 +7,9 @@
 // (steps), name, pace (ms that a step takes at least), await (workers without whom each of the last ten steps takes a
 // second more), memory (samples that it holds), appetite (MiB that a sample takes while its loss is computed), networks
 // (2: a second one, with an optimizer and a backward pass of its own, learns from what the first puts out after its
-// step). A fault comes once, in that step of the worker with that id; in the first worker if it is "first".
+// step), round (local steps of a round: steps are rounds then), outer (of rounds), momentum (in hundredths). A fault
+// comes once, in that step of the worker with that id, in the first worker if it is "first"; in a round it comes in the
+// local step that "local" says, the first otherwise.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -144,7 +146,9 @@ class Subject {
   explicit Subject(Script script)
       : script_(std::move(script)),
         model_(make_model(script_.text("model", "norm") == "norm")),
-        optimizer_(model_->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9)),
+        optimizer_(
+            model_->parameters(),
+            torch::optim::SGDOptions(0.05).momentum(static_cast<double>(script_.number("momentum", 90)) / 100.0)),
         job_(options()) {
     if (has_second()) {
       job_.prepare({*model_, *second_}, {optimizer_, second_optimizer_});
@@ -164,6 +168,7 @@ class Subject {
         }
         one_step(batch);
       }
+      write(std::string("ledger ") + (job_.ledger().complete() ? "complete" : "incomplete"));
       if (job_.stopping()) {
         break;
       }
@@ -191,6 +196,11 @@ class Subject {
     options.name = script_.text("name", "");
     const std::string numbers = script_.text("numbers", "stop");
     options.on_nonfinite = parse_name(kOnNonFiniteNames, "numbers", numbers);
+    if (const std::int64_t round = script_.number("round", 0); round > 0) {
+      options.sync = Sync::kLocal;
+      options.rounds.steps = round;
+      options.rounds.outer = parse_name(kOuterNames, "outer", script_.text("outer", "average"));
+    }
     options.on_event = [this](const EventRecord& event) {
       write(
           "event " + std::to_string(event.step) + " " + event.event + " " + std::to_string(event.worker) + " " +
@@ -225,8 +235,8 @@ class Subject {
     for (const Fault& fault : script_.faults) {
       const bool mine = fault.worker == my_id() || (fault.worker == "first" && job_.is_first());
       // A request to join may come late, since it is looked at between steps only.
-      const bool due =
-          what == "join" ? job_.step() >= fault.step && fault.step >= first_step_ : job_.step() == fault.step;
+      const bool due = what == "join" ? job_.step() >= fault.step && fault.step >= first_step_
+                                      : job_.step() == fault.step && job_.local_step() == script_.number("local", 0);
       if (fault.what == what && mine && due && !taken_[&fault]) {
         taken_[&fault] = true;
         return &fault;

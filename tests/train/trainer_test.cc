@@ -182,6 +182,35 @@ TEST_F(TrainerTest, SavesAtTheEndOfEpochsAndKeepsTheNewest) {
   }
 }
 
+TEST_F(TrainerTest, GoesInRoundsCountsGlobalBatchesAndSavesWhereRoundsEnd) {
+  Options options = saving("rounds");
+  options.job.sync = Sync::kLocal;
+  options.job.rounds.steps = 3;
+  options.steps = 11;
+  options.checkpoint_every = 4;
+  std::vector<std::int64_t> ends;
+  {
+    Trainer trainer(options);
+    while (trainer.step()) {
+      ends.push_back(trainer.steps_done());
+    }
+    EXPECT_TRUE(trainer.job().ledger().duplicates().empty());
+    trainer.job().barrier();
+  }
+  EXPECT_THAT(ends, ElementsAre(3, 4, 7, 8, 11));  // an epoch has 4, and the run 11
+  if (world_rank() == 0) {
+    EXPECT_THAT(files("rounds"), ElementsAre("step-000000004.ckpt", "step-000000008.ckpt", "step-000000011.ckpt"));
+  }
+  options.steps = 12;
+  options.resume = "auto";
+  Trainer trainer(options);
+  EXPECT_EQ(trainer.steps_done(), 11);
+  EXPECT_TRUE(trainer.step());
+  EXPECT_EQ(trainer.steps_done(), 12);
+  EXPECT_TRUE(trainer.job().ledger().complete());
+  EXPECT_FALSE(trainer.step());
+}
+
 TEST_F(TrainerTest, StopsEverywhereAtTheSameStepAndSaves) {
   Trainer trainer(saving("a"));
   train(trainer, 1);
