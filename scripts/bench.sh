@@ -11,3 +11,4 @@ done
 tests/ranks/mpirun.sh .venv/bin/mpirun 2 build/release/bin/server_throughput 45 20 |
   tee build/bench/server_throughput.json
 .venv/bin/python benchmarks/report.py --json build/bench/report.json
+benchmarks/plan.py --isochron build/release/bin/isochron --rounds 3 --bound 2

@@ -133,8 +133,8 @@ def cost_parity(kind, steps=50, batch=24, weighting="exact", by="backward", cost
         for entry in loader:
             shares.append(len(entry[0]))
             if cost == "attention":
-                time.sleep(1e-5 * entry[3].numel() * entry[3].shape[1] * (1 + 3 * job.rank))
-            time.sleep(1e-4 * float(entry[3].sum() if kind != "gpt" else len(entry[1])) * (1 + 3 * job.rank))
+                time.sleep(4e-5 * entry[3].numel() * entry[3].shape[1] * (1 + 3 * job.rank))
+            time.sleep(4e-4 * float(entry[3].sum() if kind != "gpt" else len(entry[1])) * (1 + 3 * job.rank))
             if by == "weight":
                 (loss_of(kind, model, entry) * job.weight).backward()
             else:
@@ -189,7 +189,7 @@ def cost_stream(num_workers=0, steps=50, batch=24, weighting="exact"):
         for entry in loader:
             shares.append(0 if job._share.stand_in else len(entry[0]))
             taken += [] if job._share.stand_in else [(epoch, number) for number in entry[0].tolist()]
-            time.sleep(1e-4 * entry[3].numel() * (1 + 3 * job.rank))
+            time.sleep(4e-4 * entry[3].numel() * (1 + 3 * job.rank))
             job.backward(loss_of("lstm", model, entry))
             optimizer.step()
             optimizer.zero_grad()
