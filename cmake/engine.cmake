@@ -52,7 +52,7 @@ endif()
 # sources at a time: alone each takes 10 to 25 s with a sanitizer.
 function(isochron_torch_library name)
   isochron_library(${name} ${ARGN})
-  set_target_properties(isochron_${name} PROPERTIES UNITY_BUILD ON)
+  isochron_unity(isochron_${name} 10)
   target_precompile_headers(isochron_${name} REUSE_FROM isochron_comm)
 endfunction()
 

@@ -1,5 +1,6 @@
 # What every target of the project shares.
 include(GNUInstallDirs)
+include(${CMAKE_CURRENT_LIST_DIR}/unity.cmake)
 
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
@@ -37,7 +38,9 @@ function(isochron_library name)
   cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
   add_library(isochron_${name} STATIC)
   add_library(isochron::${name} ALIAS isochron_${name})
-  set_target_properties(isochron_${name} PROPERTIES UNITY_BUILD ${ISOCHRON_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+  if(ISOCHRON_UNITY)
+    isochron_unity(isochron_${name} 10)
+  endif()
   set_target_properties(isochron_${name} PROPERTIES EXPORT_NAME ${name})
   target_compile_features(isochron_${name} PUBLIC cxx_std_20)
   target_include_directories(isochron_${name} PUBLIC
@@ -97,8 +100,7 @@ function(isochron_test_program name)
   add_executable(${name}_test)
   target_link_libraries(${name}_test PRIVATE GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_options(${name}_test PRIVATE ${ISOCHRON_TEST_OPTIMISATION} -g1)
-  target_compile_definitions(${name}_test PRIVATE ISOCHRON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  set_target_properties(${name}_test PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  isochron_unity(${name}_test 8)
   set(quick "")
   if(arg_FULL)
     list(JOIN arg_FULL ":" full)
@@ -110,6 +112,15 @@ function(isochron_test_program name)
     isochron_gtest(${name}.${shard} COMMAND ${name}_test ${quick}
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${index}")
   endforeach()
+endfunction()
+
+# isochron_paths(TARGET FILES...): these sources of a test program know where the repository and what was built lie. Only
+# they do, since a path on the command line makes a source another one for the compiler cache.
+function(isochron_paths target)
+  set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_DEFINITIONS
+    "ISOCHRON_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\";ISOCHRON_BIN=\"${CMAKE_RUNTIME_OUTPUT_DIRECTORY}\";\
+ISOCHRON_PROGRAM=\"${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/isochron\";ISOCHRON_TEST_DATA=\"${ISOCHRON_RANKS_DATA}\";\
+ISOCHRON_MPIRUN=\"${PROJECT_SOURCE_DIR}/tests/ranks/mpirun.sh ${MPIEXEC_EXECUTABLE}\"")
 endfunction()
 
 # isochron_test(PROGRAM SOURCES FILES... [LINK TARGETS...]): tests that become part of a program.

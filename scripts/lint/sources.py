@@ -63,7 +63,7 @@ def units():
         arguments = [argument for argument in arguments if argument not in ("-Winvalid-pch", "-fpch-preprocess")]
         file = pathlib.Path(entry["file"])
         names = INCLUDE.findall(file.read_text()) if file.name.startswith("unity_") and file.exists() else [file]
-        ours = [path.relative_to(ROOT) for path in map(pathlib.Path, names) if path in known]
+        ours = [path.relative_to(ROOT) for path in (ROOT / name for name in names) if path in known]
         if ours:
             found.append(Unit(file, arguments, ours))
     return found

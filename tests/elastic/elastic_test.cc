@@ -88,10 +88,10 @@ class ElasticTest : public ShellTest {
     static int runs = 0;
     const fs::path folder = folder_ / std::to_string(runs++);
     fs::create_directories(folder);
-    const std::string worker = ISOCHRON_ELASTIC_WORKER " " + folder.string();
+    const std::string worker = ISOCHRON_BIN "/elastic_worker " + folder.string();
     Result result{
         .outcome = shell(
-            ISOCHRON_ELASTIC "/outlived.sh " + worker + " " ISOCHRON_RANKS "/mpirun.sh " ISOCHRON_MPIRUN " " +
+            ISOCHRON_SOURCE_DIR "/tests/elastic/outlived.sh " + worker + " " ISOCHRON_MPIRUN " " +
             std::to_string(ranks) + " " + worker + " " + words)};
     constexpr int kTimedOut = 124;
     EXPECT_NE(result.outcome.status, kTimedOut) << "the workers did not end by themselves";

@@ -192,7 +192,7 @@ class Subject {
   JobOptions options() {
     JobOptions options{{.global_batch = script_.number("batch", 48), .policy = script_.text("policy", "isochron")}};
     options.seed = 7;
-    options.timeout = static_cast<double>(script_.number("timeout", 20'000)) / 1000.0;
+    options.timeout = static_cast<double>(script_.number("timeout", 60'000)) / 1000.0;
     options.name = script_.text("name", "");
     const std::string numbers = script_.text("numbers", "stop");
     options.on_nonfinite = parse_name(kOnNonFiniteNames, "numbers", numbers);

@@ -346,7 +346,7 @@ TEST_F(ElasticProgramTest, AJobWhoseMpirunHangsStartsAgainWhenAWorkerIsToJoin) {
 TEST_F(ElasticProgramTest, AWorkerWhoseMpiHangsLeavesAndTheJobStartsAgainFromItsCheckpoint) {
   const Outcome outcome = script(
       "-n 1 --restarts 1 -- " + kTrain + "--steps 500 --timeout 2 --checkpoints saved --checkpoint-every 100000",
-      "after 13; python3 '" ISOCHRON_HOLD_THREAD "' $(pid 0) isochron-mpi; echo $? >held");
+      "after 13; python3 '" ISOCHRON_SOURCE_DIR "/tests/worker/hold_thread.py' $(pid 0) isochron-mpi; echo $? >held");
   if (content(folder_ / "held") == "77\n") {
     GTEST_SKIP() << "a thread may not be held here: " << outcome.errors;
   }
