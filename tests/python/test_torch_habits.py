@@ -122,6 +122,7 @@ def test_what_a_dataloader_would_be_told_is_answered(alone):
         "num_workers": "num_workers is -1; permitted: a whole number, 0 or more",
         "sampler": "sampler is a DistributedSampler; permitted: one for a single process",
         "DataLoader": "the DataLoader's batch_sampler is a Batches; permitted: none",
+        "DataLoader's drop_last": "the DataLoader has drop_last=True; say last_batch='drop' to the Job",
     }
     assert words.keys() == begins.keys()
     for name, begin in begins.items():

@@ -214,6 +214,11 @@ def keywords():
     words = {name: message_of(job.loader, Points(), **{name: value}) for name, value in given.items()}
     batches = DataLoader(Points(), batch_sampler=Batches())
     words["DataLoader"] = message_of(job.loader, batches)
+    dropping = DataLoader(Points(487), batch_size=8, drop_last=True)
+    words["DataLoader's drop_last"] = message_of(job.loader, dropping)
+    job.close()
+    job = isochron.Job(global_batch=BATCH, last_batch="drop")
+    assert len(job.loader(dropping)) == 487 // BATCH
     job.close()
     return words
 

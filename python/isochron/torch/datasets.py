@@ -46,8 +46,10 @@ def replica_size(dataset: Any, options: LoaderOptions) -> int:
     return 0 if is_stream(dataset) else size_of(dataset, options)
 
 
-def take_over(loader: DataLoader[Any]) -> tuple[Any, dict[str, Any]]:
+def take_over(loader: DataLoader[Any], drops_last: bool) -> tuple[Any, dict[str, Any]]:
     """Takes over a DataLoader: dataset, and what loader() would be told. Batches and their order are the job's."""
+    if loader.drop_last and not drops_last:
+        raise ValueError("the DataLoader has drop_last=True; say last_batch='drop' to the Job, or leave it out")
     plain = isinstance(loader.sampler, (RandomSampler, SequentialSampler)) and not getattr(
         loader.sampler, "replacement", False
     )

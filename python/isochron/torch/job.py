@@ -211,7 +211,7 @@ class Job(Steps):
         a ledger and a log of its own; so has the same data under another `name`.
         """
         if isinstance(dataset, DataLoader):
-            dataset, taken_over = take_over(dataset)
+            dataset, taken_over = take_over(dataset, self.options.last_batch == "drop")
             options = {**taken_over, **options}
         self.options.check_dataset(is_stream(dataset))
         told = LoaderOptions.of(options)
