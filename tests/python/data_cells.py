@@ -72,6 +72,11 @@ def stream_processes(run):
     plain(run, dataset=PointStream(SIZE + 7), loader={"num_workers": 2})
 
 
+@cell("torch", "stream", "random augmentation")
+def stream_augmented(run):
+    plain(run, dataset=PointStream(SIZE + 7, noisy=True), loader={"num_workers": 2 if run.slow else 0})
+
+
 @cell("torch", "data", "lengths")
 def dealt_by_cost(run):
     plain(run, dataset=Points(SIZE + 7), loader={"lengths": lambda index: 1 + index % 7, "num_workers": 1})
@@ -95,8 +100,8 @@ def stream_twice(run):
         optimizer.zero_grad()
 
 
-def read_part(part):
-    points = Points(SIZE + 7)
+def read_part(part, **more):
+    points = Points(SIZE + 7, **more)
     return (points[index] for index in range(part, len(points), 24))
 
 

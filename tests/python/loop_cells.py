@@ -131,8 +131,8 @@ class Points(Dataset):
 
 
 class PointStream(IterableDataset):
-    def __init__(self, size=SIZE):
-        self.points = Points(size)
+    def __init__(self, size=SIZE, **more):
+        self.points = Points(size, **more)
 
     def __iter__(self):
         return (self.points[index] for index in range(len(self.points)))

@@ -90,6 +90,20 @@ def test_hugging_face_streams_are_dealt_by_shard(pair):
     ]
 
 
+def test_streams_that_differ_between_workers_are_found_out(pair):
+    for words in pair.run(CASES + "unlike_streams"):
+        begin = "ValueError: the workers' streams begin epoch 0 with different samples; permitted: the same ones"
+        assert words[0].startswith(begin) and words[1].startswith(begin)
+        assert words[2] == ""
+        assert words[3] == "ValueError: the dataset was split by node; permitted: the whole one, which the job deals"
+
+
+def test_what_becomes_of_a_sample_does_not_depend_on_who_reads_its_part(pair, alone):
+    (single,) = alone.run(CASES + "augmented_shards", num_workers=0)
+    first, second = pair.run(CASES + "augmented_shards", num_workers=1)
+    assert len(single) == 487 and {**first, **second} == single
+
+
 def test_a_loop_that_is_left_early_ends_its_epoch_on_request(pair, tmp_path, ledger):
     for result in pair.run(CASES + "early", folder=str(tmp_path)):
         assert result == {"epochs": [0, 1, 2], "where": (12, 2)}

@@ -123,6 +123,56 @@ def shards_lost(folder, victim):
     return complete, size
 
 
+def noisy_part(part):
+    return read_part(part, noisy=True)
+
+
+def augmented_shards(num_workers):
+    """What became of every sample, by its number."""
+    job, model, optimizer, loader = begin(dataset=isochron.Shards(range(24), noisy_part))
+    loader = job.loader(loader.dataset, num_workers=num_workers)
+    seen = {}
+    for number, x, y in loader:
+        if not job._share.stand_in:
+            seen |= dict(zip(number.tolist(), x.tolist(), strict=True))
+        job.backward(error(model, x, y))
+        optimizer.step()
+        optimizer.zero_grad()
+    job.close()
+    return seen
+
+
+class Unlike(PointStream):
+    """A stream that is another one on every worker."""
+
+    def __init__(self, how):
+        super().__init__(480)
+        self.how = how
+
+    def __iter__(self):
+        rank = dist.get_rank()
+        if self.how == "part":
+            return (self.points[index] for index in range(rank, 480, 2))
+        if self.how == "order":
+            return (self.points[index] for index in torch.randperm(480, generator=torch.Generator().manual_seed(rank)))
+        return ((number, x * (1 + 1e-7 * rank), y) for number, x, y in super().__iter__())  # another machine
+
+
+def unlike_streams():
+    """What is said of each."""
+    words = []
+    for how in ("part", "order", "rounding"):
+        job, *rest = begin(dataset=Unlike(how))
+        words.append(message_of(steps, job, *rest))
+        job.close()
+    split = PointStream()
+    split._distributed = object()
+    job = isochron.Job(global_batch=BATCH)
+    words.append(message_of(job.loader, split))
+    job.close()
+    return words
+
+
 class Streaming:
     """As Hugging Face's streaming datasets are asked."""
 

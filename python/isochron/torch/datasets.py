@@ -32,12 +32,12 @@ def make_source(dataset: Any, options: LoaderOptions, replica: Replica, job: Sha
         if job.sync != "bsp":
             raise ValueError(f"lengths with sync '{job.sync}'; permitted: with sync 'bsp'")
         if is_stream(dataset):
-            return StreamSource(dataset, options, replica, job.global_batch, job.last_batch == "drop")
+            return StreamSource(dataset, options, replica, job, world)
         return DealtSource(dataset, options, replica, job.seed, job.global_batch)
     if isinstance(dataset, Shards):
         return ShardSource(dataset, options, replica, job, world)
     if is_stream(dataset):
-        return StreamSource(dataset, options, replica, job.global_batch, job.last_batch == "drop")
+        return StreamSource(dataset, options, replica, job, world)
     return MapSource(dataset, options, replica, job.seed)
 
 

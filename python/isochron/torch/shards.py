@@ -21,7 +21,7 @@ from isochron._core import Replica, StepPlan, mix_key
 from isochron.errors import Error
 from isochron.options import SharedOptions
 from isochron.torch.source import LoaderOptions, Share
-from isochron.torch.streams import read_stream
+from isochron.torch.streams import read_stream, require_whole
 from isochron.torch.world import World
 
 MOST_SNAPSHOTS = 256
@@ -44,8 +44,7 @@ class Shards:
     @staticmethod
     def of(dataset: Any) -> Shards:
         """A streaming dataset of Hugging Face's datasets, whole: not what split_dataset_by_node() returns."""
-        if getattr(dataset, "_distributed", None) is not None:
-            raise ValueError("the dataset was split by node; permitted: the whole one, which the job deals")
+        require_whole(dataset)
         count = getattr(dataset, "num_shards", None) or getattr(dataset, "n_shards", 0)
         if not count or not hasattr(dataset, "shard"):
             kind = type(dataset).__name__
@@ -232,5 +231,6 @@ class ShardSource:
 
     def _open(self, part: int) -> Iterator[Any]:
         stream = self._shards.read(self._shards.parts[part])
-        samples = read_stream(stream, self._options, min(self._options.num_workers, 1))
+        key = [self._seed, self._place[0], part]
+        samples = read_stream(stream, self._options, min(self._options.num_workers, 1), key)
         return islice(samples, self._progress.used.get(part, 0), None)

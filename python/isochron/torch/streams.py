@@ -12,44 +12,65 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
-from isochron._core import Replica, StepPlan
+from isochron._core import Replica, StepPlan, mix_key
 from isochron.lengths import as_they_arrive, learns_squares
+from isochron.options import SharedOptions
+from isochron.torch.beginnings import Beginning
 from isochron.torch.lengths import works_of
+from isochron.torch.pool import Draws, seed_everything
 from isochron.torch.source import LoaderOptions, Share
+from isochron.torch.world import World
+
+
+CHUNK = 16  # samples that are read at a time
 
 
 class DealtStream(IterableDataset):
-    """A stream of which every loader process gives chunks, each another one: process i of n gives the chunks i, i + n,
-    i + 2 n and so on, and their DataLoader takes one from each in turn, so that the order stays."""
+    """A stream in chunks, of which every loader process gives others: process i of n gives the chunks i, i + n, i + 2 n
+    and so on, and their DataLoader takes one from each in turn, so that the order stays. Python's, NumPy's and torch's
+    generators are seeded by `key` and the chunk's number before it is read, and are as before behind it: what a stream
+    draws, for its order or to augment its samples, is the same on all workers, in all processes and after a resume."""
 
-    def __init__(self, stream: Any, chunk: int = 16) -> None:
+    def __init__(self, stream: Any, key: list[int]) -> None:
         self._stream = stream
-        self._chunk = chunk
+        self._key = key
 
     def __iter__(self) -> Iterator[list[Any]]:
         process = get_worker_info()
         number, count = (0, 1) if process is None else (process.id, process.num_workers)
         # A stream that asks would deal by itself; all processes must read the same.
         torch.utils.data._utils.worker._worker_info = None
-        samples = iter(self._stream)
+        samples: Iterator[Any] | None = None
         for turn in itertools.count():
-            chunk = list(islice(samples, self._chunk))
+            before = Draws()
+            seed_everything(mix_key([*self._key, turn]))
+            try:
+                samples = iter(self._stream) if samples is None else samples
+                chunk = list(islice(samples, CHUNK))
+            finally:
+                before.undo()
             if not chunk:
                 return
             if turn % count == number:
                 yield chunk
 
 
+def require_whole(dataset: Any) -> None:
+    """Raises ValueError for what split_dataset_by_node() of Hugging Face's datasets returns."""
+    if getattr(dataset, "_distributed", None) is not None:
+        raise ValueError("the dataset was split by node; permitted: the whole one, which the job deals")
+
+
 def _as_it_is(sample: Any) -> Any:
     return sample
 
 
-def read_stream(stream: Any, options: LoaderOptions, processes: int) -> Iterator[Any]:
-    """Its samples in their order, read ahead by so many processes."""
+def read_stream(stream: Any, options: LoaderOptions, processes: int, key: list[int]) -> Iterator[Any]:
+    """Its samples in their order, read ahead by so many processes; `key` is for what it draws."""
     if processes == 0:
-        return iter(stream)
+        return itertools.chain.from_iterable(DealtStream(stream, key))
     chunks = DataLoader(
-        DealtStream(stream), batch_size=None, collate_fn=_as_it_is, num_workers=processes,
+        DealtStream(stream, key), batch_size=None, collate_fn=_as_it_is, num_workers=processes,
         worker_init_fn=options.worker_init_fn, multiprocessing_context=options.multiprocessing_context,
     )  # fmt: skip
     return itertools.chain.from_iterable(chunks)
@@ -62,7 +83,10 @@ class StreamSource:
 
     samples_per_epoch = 0  # unknown
 
-    def __init__(self, dataset: Any, options: LoaderOptions, replica: Replica, global_batch: int, drop: bool) -> None:
+    def __init__(
+        self, dataset: Any, options: LoaderOptions, replica: Replica, job: SharedOptions, world: World
+    ) -> None:
+        require_whole(dataset)
         self._deals_by_cost = options.lengths is not None
         if self._deals_by_cost:
             if not (callable(options.lengths) or isinstance(options.lengths, str)):
@@ -74,8 +98,10 @@ class StreamSource:
         self._replica = replica
         self._dataset = dataset
         self._options = options
-        self._global_batch = global_batch
-        self._drop = drop  # what does not fill a step at the end
+        self._world = world
+        self._seed = job.seed
+        self._global_batch = job.global_batch
+        self._drop = job.last_batch == "drop"  # what does not fill a step at the end
         self._collate = options.collate_fn or default_collate
         self._stream: Iterator[Any] | None = None
         self._taken: list[Any] = []  # for the step under way, which may have to be dealt again
@@ -105,6 +131,8 @@ class StreamSource:
     def take(self) -> Share | None:
         """None: the epoch is over."""
         self._read()
+        if self._replica.position == 0:
+            self._compare_beginnings()
         size = len(self._taken)
         if size == 0 or (size < self._global_batch and self._drop):
             return None
@@ -143,6 +171,16 @@ class StreamSource:
         self._taken = [self._ahead.popleft() for _ in range(min(self._global_batch, len(self._ahead)))]
         self._place = place
 
+    def _compare_beginnings(self) -> None:
+        """Before the first step of an epoch, whether it is dealt for the first time or again."""
+        mine, *others = self._world.gather_objects(Beginning.of(self._taken[:CHUNK]))
+        if not all(other.is_like(mine) for other in others):
+            raise ValueError(
+                f"the workers' streams begin epoch {self._replica.epoch} with different samples; permitted: the same "
+                "ones in the same order on all workers, which is the whole stream, not a part of it by rank or node, "
+                "shuffled by a seed; Shards are for streams of which each worker reads a part"
+            )
+
     def plan_again(self, plan: StepPlan) -> None:
         self._plan()
 
@@ -155,4 +193,5 @@ class StreamSource:
     def _open(self) -> Iterator[Any]:
         if hasattr(self._dataset, "set_epoch"):
             self._dataset.set_epoch(self._replica.epoch)
-        return islice(read_stream(self._dataset, self._options, self._options.num_workers), self.position, None)
+        key = [self._seed, self._replica.epoch]
+        return islice(read_stream(self._dataset, self._options, self._options.num_workers, key), self.position, None)

@@ -1,0 +1,70 @@
+"""Whether the workers' streams begin with the same samples: each reads its own copy, and keeps its share of it.
+
+Whole numbers and texts must be equal. Of numbers that a machine may have computed, such as pixels, only the mean is
+compared, and roughly: machines that differ decode an image a little differently.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+CLOSE = {"rel_tol": 1e-2, "abs_tol": 1e-4}
+
+
+@dataclass
+class Beginning:
+    digest: int = 0  # of what must be equal
+    means: list[float] = field(default_factory=list)
+
+    @staticmethod
+    def of(samples: Iterable[Any]) -> Beginning:
+        one = Beginning()
+        for sample in samples:
+            one._add(sample)
+        return one
+
+    def is_like(self, other: Beginning) -> bool:
+        return self.digest == other.digest and all(
+            math.isclose(mine, theirs, **CLOSE) for mine, theirs in zip(self.means, other.means, strict=True)
+        )
+
+    def _add(self, value: Any) -> None:
+        if isinstance(value, dict):
+            for name, entry in value.items():
+                self._say(name)
+                self._add(entry)
+        elif isinstance(value, (list, tuple)):
+            self._say(len(value))
+            for entry in value:
+                self._add(entry)
+        elif isinstance(value, float):
+            self._add_mean(value)
+        elif value is None or isinstance(value, (int, str, bytes)):
+            self._say(value)
+        else:
+            self._add_array(value)
+
+    def _add_array(self, value: Any) -> None:
+        self._say(type(value).__name__)
+        try:
+            numbers = torch.as_tensor(value)
+        except (TypeError, ValueError, RuntimeError):
+            return  # it has none
+        self._say(tuple(numbers.shape))
+        if numbers.dim() < 2 and not numbers.is_floating_point() and not numbers.is_complex():
+            self._say(numbers.tolist())
+        elif numbers.numel() > 0:
+            self._add_mean(numbers.double().mean().item() if not numbers.is_complex() else 0.0)
+
+    def _add_mean(self, value: float) -> None:
+        self._say(math.isfinite(value))
+        self.means.append(value if math.isfinite(value) else 0.0)
+
+    def _say(self, value: Any) -> None:
+        self.digest = zlib.crc32(repr(value).encode(), self.digest)
