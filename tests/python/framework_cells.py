@@ -90,13 +90,25 @@ def lightning_clipped(run):
 
 @cell("lightning", "one backward", "log with sync_dist")
 def lightning_logged(run):
+    """Means of steps and of the epoch are over samples; a sum stays a sum."""
+    seen = []
+
     def step(module, x, y):
         loss = error(module.net, x, y)
         module.log("loss", loss.detach(), on_step=False, on_epoch=True, sync_dist=True)
+        module.log("samples", float(len(x)), on_step=False, on_epoch=True, reduce_fx="sum", sync_dist=True)
+        seen.append((len(x), loss.item()))
         return loss
 
-    trainer = lightning_run(run, lightning_module(run, step))
-    run.losses.append(float(trainer.callback_metrics["loss"]))
+    def end_epoch():
+        mean = sum(count * loss for count, loss in seen) / sum(count for count, _ in seen)
+        module.log("epoch", mean, sync_dist=True)
+
+    module = lightning_module(run, step)
+    module.on_train_epoch_end = end_epoch
+    trainer = lightning_run(run, module)
+    assert trainer.callback_metrics["samples"] == SIZE
+    run.losses += [float(trainer.callback_metrics[name]) for name in ("loss", "epoch")]
 
 
 @cell("lightning", "one backward", "torch.compile")

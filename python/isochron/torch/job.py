@@ -94,6 +94,11 @@ class Job(Steps):
         return [round(size / per_sample) for size in self.decision.batch_sizes]
 
     @property
+    def share_counts(self) -> list[int]:
+        """Samples of the step under way, by rank; empty between two steps, and with sync "asp" or "ssp"."""
+        return list(self._share.counts) if self._share is not None else []
+
+    @property
     def last_step(self) -> StepRecord | None:
         """The last finished one; not with sync "asp" or "ssp"."""
         return self._record

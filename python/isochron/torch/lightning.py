@@ -9,6 +9,7 @@ Start it with torchrun or another launcher, so that the job finds its place befo
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -17,13 +18,18 @@ from lightning.pytorch import Callback
 from isochron.torch.job import Job
 
 
+MEANS = ("mean", "avg", torch.mean)  # by which Lightning may be told to reduce what is logged
+
+
 class IsochronCallback(Callback):
-    """Weights every loss before backward and lets the job see the model. What a training step logs with sync_dist=True,
-    which Lightning averages over workers, is weighted, too, so that the average is over samples."""
+    """Weights every loss before backward and lets the job see the model. Means that a training step, or the end of a
+    training epoch, logs with sync_dist=True, which Lightning averages over workers, are weighted, too, so that the
+    average is over samples."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self._prepared = False
+        self._mine = self._everybodys = 0  # samples of the epoch so far
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if not self._prepared:
@@ -33,14 +39,31 @@ class IsochronCallback(Callback):
 
     def _weigh_logs(self, trainer: Any, module: Any) -> None:
         log = module.log
+        signature = inspect.signature(log)
 
-        def weighted(name: str, value: Any, *more: Any, sync_dist: bool = False, **options: Any) -> None:
-            if sync_dist and trainer.training and isinstance(value, (int, float, torch.Tensor)):
-                value = value * self.job.share_weight
-                options["batch_size"] = 1  # steps count alike in the mean over an epoch
-            log(name, value, *more, sync_dist=sync_dist, **options)
+        def weighted(*arguments: Any, **options: Any) -> None:
+            told = signature.bind(*arguments, **options).arguments
+            averaged = told.get("sync_dist") and told.get("reduce_fx", "mean") in MEANS
+            if averaged and trainer.training and isinstance(told["value"], (int, float, torch.Tensor)):
+                told["value"] = told["value"] * self._weight_of_logs(module)
+                told["batch_size"] = 1  # steps count alike in the mean over an epoch
+            log(**told)
 
         module.log = weighted
+
+    def _weight_of_logs(self, module: Any) -> float:
+        """Of the step under way, or behind the last one of the whole epoch."""
+        if self.job.share_counts and module._current_fx_name != "on_train_epoch_end":
+            return self.job.share_weight
+        return self._mine * self.job.size / self._everybodys if self._everybodys else 1.0
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        self._mine = self._everybodys = 0
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if counts := self.job.share_counts:
+            self._mine += counts[self.job.rank]
+            self._everybodys += sum(counts)
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: torch.Tensor) -> None:
         weight = self.job.weight
