@@ -6,6 +6,7 @@ import tempfile
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import DataLoader
 
 from loop_cells import BATCH, SIZE, Checkpointed, Points, cell, error, sgd, small_model
 from torch_feature_cases import torchrun_variables
@@ -185,12 +186,17 @@ def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, ch
                 accelerator.backward(model(x).square().mean() * 0.1 * job.weight)
             optimizer.step()
             optimizer.zero_grad()
-        if gather:
-            assert len(accelerator.gather_for_metrics(number[:1])) == job.size
+        if gather:  # of shares that differ, as objects
+            everybodys = accelerator.gather_for_metrics(number.tolist(), use_gather_object=True)
+            assert len(set(everybodys)) == len(everybodys) == batch
         if checkpoint and job.step == 3:
             accelerator.save_state(f"{run.folder}/state")
             accelerator.wait_for_everyone()  # the first rank writes the model
             accelerator.load_state(f"{run.folder}/state")
+    if gather:  # evaluation with a loader of Accelerate's own
+        points = accelerator.prepare_data_loader(DataLoader(Points(45), batch_size=8))
+        found = [one for number, *_ in points for one in accelerator.gather_for_metrics(number).tolist()]
+        assert sorted(found) == list(range(45))
 
 
 @cell("accelerate", "one backward", "job.weight")
