@@ -2,6 +2,7 @@
 
 import time
 
+import keras
 import models
 import numpy as np
 import parity
@@ -31,11 +32,13 @@ def fit_options(folder):
     model, _ = models.make("mlp")
     job.compile(model, optimizer=models.momentum(), loss=models.loss_function())
     dataset = job.dataset((x, y))
+    backup = keras.callbacks.BackupAndRestore(folder / "backup")
     for words, wrong in (
         ("y of fit() is given; permitted in a job: job.dataset((x, y))", lambda: model.fit(x, y)),
         ("sample_weight of fit() is given", lambda: model.fit(dataset, sample_weight=weights)),
         ("validation_split of fit() is 0.2", lambda: model.fit(dataset, validation_split=0.2)),
         ("x of fit() is of type ndarray", lambda: model.fit(x)),
+        ("have a BackupAndRestore, which does not know", lambda: model.fit(dataset, callbacks=[backup])),
         ("steps_per_epoch is 4 with a dataset that ends", lambda: model.fit(dataset, steps_per_epoch=4)),
     ):
         raises(ValueError, words, wrong)

@@ -164,6 +164,11 @@ def _check(given: dict[str, Any]) -> None:
         if given.get(name) is not None and not (name == "validation_split" and not given[name]):
             told = given[name] if name == "validation_split" else "given"
             raise ValueError(f"{name} of fit() is {told}; permitted in a job: {instead}")
+    if any(isinstance(one, keras.callbacks.BackupAndRestore) for one in _listed(given.get("callbacks") or [])):
+        raise ValueError(
+            "callbacks of fit() have a BackupAndRestore, which does not know the job's place in the data; permitted in "
+            "a job: job.callback(backup=...)"
+        )
     if not isinstance(given.get("x"), tf.data.Dataset):
         raise ValueError(f"x of fit() is of type {type(given.get('x')).__name__}; permitted in a job: job.dataset(...)")
     steps = given.get("steps_per_epoch")
