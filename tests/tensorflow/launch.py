@@ -37,7 +37,7 @@ WORLDS = {  # workers, cases; each world finds the files of those before it in .
                 "fit_options", "mistakes", "numbers", "hidden_numbers", "skipped_numbers", "sync_points",
                 "first_of_a_size", "save_with_a_batch_out", "earlier_version", "heartbeat_is_ours", "own_pipelines",
                 "fit_pipeline", "pipeline_resume", "pipeline_mistakes", "lengths", "lengths_pipeline",
-                "lengths_unweighted", "examples_after"]),
+                "lengths_unweighted", "early_exit", "log_again", "two_datasets", "fine_tuning", "examples_after"]),
     "three": (3, ["loop_mlp", "loop_cnn", "loop_transformer", "resume"]),
     "one": (1, ["loop_cnn", "fit_cnn", "callbacks", "resume", "rendezvous", "rendezvous_strangers",
                 "roll_call_strangers", "mistakes", "stream_source", "pipeline_mistakes", "lengths_mistakes",

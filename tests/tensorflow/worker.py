@@ -4,6 +4,7 @@ import resource
 import traceback
 
 import fitting
+import habits
 import launching
 import lengths
 import out_of_step
@@ -13,7 +14,7 @@ import running
 import starting
 
 CASES = {**parity.CASES, **running.CASES, **starting.CASES, **out_of_step.CASES, **fitting.CASES, **launching.CASES,
-         **pipelines.CASES, **lengths.CASES}  # fmt: skip
+         **pipelines.CASES, **lengths.CASES, **habits.CASES}  # fmt: skip
 
 
 def cpu_seconds():

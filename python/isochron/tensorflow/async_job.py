@@ -88,7 +88,10 @@ class AsyncJob(ServedJob, Job):
         self._dataset_name = type(samples).__name__
         return ServedBatches(source.signature, self._hand_out)
 
-    def _hand_out(self) -> Iterator[Any]:
+    def end_epoch(self) -> None:
+        raise self._refusal("end_epoch()", "with sync 'bsp'")
+
+    def _hand_out(self) -> Iterator[Any]:  # type: ignore[override]  # of the one dataset
         while not self._stopping:
             if self._batch_is_out:
                 raise RuntimeError("a batch was asked for before the step with the one before it")

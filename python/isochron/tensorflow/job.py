@@ -15,15 +15,16 @@ import tensorflow as tf
 
 from isochron import _core
 from isochron.errors import Error, NonFiniteError
+from isochron.log_files import refusal, trouble_of_writing
 from isochron.summary import Summary, summarize
 from isochron.tensorflow import batch_norm, data, fit, saving
 from isochron.tensorflow.cluster import find_cluster
 from isochron.tensorflow.collectives import Collectives
+from isochron.tensorflow.datasets import HandsOut
 from isochron.tensorflow.deferral import DeferredApply
 from isochron.tensorflow.options import JobOptions
 from isochron.tensorflow.peers import Peers
 from isochron.tensorflow.progress import Progress
-from isochron.tensorflow.sequences import HandsOut
 from isochron.tensorflow.step import Computed, Exchanged, Step, all_finite
 
 if TYPE_CHECKING:
@@ -48,11 +49,13 @@ class Job(HandsOut):
         return super().__new__(cls)
 
     def __init__(self, global_batch: int, **options: Unpack[TensorFlowKeywords]) -> None:
+        super().__init__()
         self.options = JobOptions(global_batch=global_batch, **options)
         self.options.validate()
         self._cluster = find_cluster(os.environ, self.options.timeout)
         self._collectives = Collectives(self._cluster, self.options.timeout)
         self._peers = Peers(self._collectives, self._cluster, self.options.timeout)
+        self._check_log()
         self._replica = self._agree()
         self._began = time.perf_counter()  # at about the same moment on all workers
         self._progress = Progress(self._replica, self.options)
@@ -67,16 +70,23 @@ class Job(HandsOut):
         self._waits_inside = False  # others may wait for this worker in the middle of its computing
         self._changing: list[Any] = []  # what computing changes besides the gradients
         self._source: data.Source | None = None
-        self._samples: Any = None  # of the source
         self._steps: list[Step] = []
         self._variables_agree = False
         self.left_out = False  # the last step, since its gradient was not finite
         self._started = self._cpu_started = 0.0
         self._stop_wanted = self._stopping = False
         self._resumed = self._evaluation_is_shared = False
-        self._data_error: BaseException | None = None
-        self._dataset_name = ""
         self.last_loss = math.nan  # of the last step, over the global batch
+
+    def _check_log(self) -> None:
+        path = self.options.log
+        trouble = trouble_of_writing(path) if path is not None and self.is_first else ""
+        if trouble := self._collectives.gather(trouble)[0]:
+            raise refusal(path, trouble)
+
+    def __repr__(self) -> str:
+        where = f"step {self.step_number}, epoch {self.epoch}, batches {self.batch_sizes}"
+        return f"<Job: worker {self.rank} of {self.size}, {where}, policy {self.options.policy}>"
 
     def _agree(self) -> _core.Replica:
         """All workers must have been told the same; what each says of itself becomes known to all."""
@@ -225,35 +235,6 @@ class Job(HandsOut):
         the job stops."""
         while self.epoch < count and not self._stopping:
             yield self.epoch
-
-    def _hand_out(self) -> Iterator[Any]:
-        epoch, step = self.epoch, -1
-        self._data_error = None
-        while self.epoch == epoch and not self._stopping:
-            if self._replica.phase == "computing" and step == self.step_number:
-                fitting = "" if self._fit is not None else (
-                    "for model.fit() call job.compile(model, ...) in place of model.compile(...); in your own loop "
-                )
-                raise RuntimeError(
-                    "a batch was asked for before the step with the one before it: the job's dataset cannot be read "
-                    f"ahead; {fitting}do without prefetch(), parallel map() and the like after job.dataset()"
-                )
-            step = self.step_number
-            try:
-                batch = self._take_batch()
-            except Exception as error:
-                self._data_error = error  # TensorFlow passes on no more than its words
-                raise
-            yield batch
-
-    def next_batch(self, iterator: Iterator[Any]) -> Any:
-        """The next one of a pass over the dataset; errors are as they were."""
-        try:
-            return next(iterator)
-        except tf.errors.OpError as error:
-            if self._data_error is not None:
-                raise self._data_error from error
-            raise
 
     def _take_batch(self) -> Any:
         assert self._source is not None
@@ -539,7 +520,7 @@ class Job(HandsOut):
             self._plan = self._plan_step()  # the same as before
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """After prepare() or compile() and before dataset(), on any number of workers; the first one reads."""
+        """After prepare() or compile(), before or after dataset(), on any number of workers; the first one reads."""
         saving.restore(self, os.fspath(path))
 
     def has_checkpoint(self, path: str | os.PathLike[str]) -> bool:
@@ -563,7 +544,7 @@ class Job(HandsOut):
         if not optimizer.built:
             optimizer.build(model.trainable_variables)
         self._abandon()
-        self._progress.restore(state)
+        self._progress.restore(state, self.restore_places)
         self._variables_agree = False
         self._resumed = True
         with self._peers.watched("the variables of the checkpoint"):
@@ -581,11 +562,12 @@ class Job(HandsOut):
         self.close()
 
     def _start_log(self) -> None:
-        """With the first step, when it is known whether the job goes on with an earlier one."""
-        if self.options.log is None or not self.is_first or self._progress.log is not None:
-            return
-        path, model = os.fspath(self.options.log), self._prepared[0].name
-        self._progress.start_log(path, model, self._dataset_name, self._resumed, self._now())
+        """With a step, when it is known whether the job goes on with an earlier one."""
+        if self.options.log is not None and self.is_first:
+            number = self._data.number if self._data is not None else 0
+            others = len(self._datasets) + len(self._saved_places) > 1
+            model, dataset = self._prepared[0].name, self._dataset_name
+            self._progress.start_log(number, model, dataset, self._resumed, others, self._now())
 
 
 def _put_back(undo: list[tuple[Any, tf.Tensor]]) -> None:

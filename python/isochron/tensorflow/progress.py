@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from isochron import _core
+from isochron.log_files import numbered, set_aside
 from isochron.tensorflow.options import JobOptions
 
 
 class Progress:
     def __init__(self, replica: _core.Replica, options: JobOptions) -> None:
         self.replica, self._options = replica, options
-        self.log: _core.RunLog | None = None
+        self.log: _core.RunLog | None = None  # of the dataset that is being trained on
+        self._logs: dict[int, _core.RunLog] = {}  # by the datasets' numbers
         self.meter = _core.Meter(options.global_batch, replica.members)
         self.updates = 0  # lines of the log so far, if the workers are not in step
         self.shard_steps = 0  # of their optimizers
@@ -22,12 +24,25 @@ class Progress:
         """The number of the next line of the log: a step has one, and so has an update."""
         return self.updates if self._options.asynchronous else self.replica.step
 
-    def start_log(self, path: str, model: str, dataset: str, go_on: bool, now: float) -> None:
+    def start_log(self, number: int, model: str, dataset: str, go_on: bool, others: bool, now: float) -> None:
+        """The log of the dataset with this number gets the next lines. One of another run is set aside. `others`: there
+        are other datasets, on which steps may have been since the log's last one."""
+        if number in self._logs:
+            if self.log is not self._logs[number]:
+                self.log = self._logs[number]
+                self.log.write(_core.EventRecord(self.line, now, "other-data", 0, ""))
+            return
+        assert self._options.log is not None
+        path = numbered(self._options.log, number)
+        if not go_on:
+            set_aside(path)
         settings, replica = self._options.settings, self.replica
-        self.log = _core.RunLog(
+        self.log = self._logs[number] = _core.RunLog(
             path, "tensorflow", settings, replica.members, replica.sampler.samples_per_epoch, go_on=go_on, model=model,
             dataset=dataset)  # fmt: skip
-        if self.log.continued:
+        if others and self.log.next_step < self.line:
+            self.log.write(_core.EventRecord(self.line, now, "other-data", 0, ""))
+        elif self.log.continued:
             self.log.write(_core.EventRecord(self.line, now, "resume", 0, ""))
 
     def write(self, records: Iterable[_core.StepRecord | _core.UpdateRecord | _core.EventRecord]) -> None:
@@ -37,20 +52,20 @@ class Progress:
             if self.log is not None:
                 self.log.write(record)
 
-    def state(self) -> str:
+    def state(self, replica: bytes, places: dict[int, str]) -> str:
         """The job without its model, as text. Between two steps."""
-        replica = self.replica.state().decode()
-        return json.dumps({"replica": replica, "updates": self.line, "shard_steps": self.shard_steps})
+        saved = {"replica": replica.decode(), "updates": self.line, "shard_steps": self.shard_steps}
+        return json.dumps({**saved, "datasets": places} if places else saved)
 
-    def restore(self, text: str) -> None:
-        """On any number of workers, between two steps."""
+    def restore(self, text: str, places: Callable[[bytes, dict[str, str]], None]) -> None:
+        """On any number of workers, between two steps; `places` puts the job there."""
         saved = json.loads(text)
         if "replica" not in saved:
             raise ValueError(
                 "the checkpoint is of an isochron before 0.1.0; permitted: that of 0.1.0 or a later one. "
                 "tf.train.Checkpoint(model=..., optimizer=...) reads model and optimizer from it"
             )
-        self.replica.restore(saved["replica"].encode())
+        places(saved["replica"].encode(), saved.get("datasets", {}))
         self.updates, self.shard_steps = saved["updates"], saved["shard_steps"]
 
     def note_update(self, update: _core.UpdateRecord) -> None:

@@ -8,17 +8,14 @@ become RaggedTensors ("packed").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from isochron import lengths as shared
 from isochron.tensorflow import data
-
-if TYPE_CHECKING:
-    from isochron.tensorflow.options import JobOptions
 
 
 class _Joining:
@@ -163,91 +160,3 @@ class PipelineSource(_Joining, data.StreamSource):
 def _is_sequence(*values: np.ndarray) -> bool:
     """Some are longer than others."""
     return values[0].ndim > 0 and len({value.shape[0] for value in values}) > 1
-
-
-class HandsOut:
-    """What a job does to say whose samples are whose."""
-
-    options: JobOptions
-    rank: Any  # properties of the job
-    size: Any
-    _replica: Any
-    _plan: Any
-    _source: Any
-    _samples: Any
-    _dataset_name: str
-    _hand_out: Callable[[], Iterator[Any]]
-    _cost: Any = "linear"
-    _counts_lengths = False  # losses are means over them
-    _items: float | None = None  # what this worker's loss of the step under way is the mean over; None: samples
-
-    def dataset(
-        self, samples: Any, *, lengths: Any = None, cost: Any = "linear", collate: str = "padded",
-        count: str | None = None,
-    ) -> tf.data.Dataset:  # fmt: skip
-        """This worker's share of every global batch of `samples`; one pass over it is what is left of the epoch.
-        `samples` are arrays, a tf.data.Dataset of single samples, or anything with len() and [number].
-
-        With `lengths` (an array, a function of the sample's number, or the name of an entry of the samples; of a
-        tf.data.Dataset a function of a sample, or such a name) samples may be of unequal length, in RaggedTensors, too:
-        every step is dealt by `cost`, and batches are "padded" with zeros or "packed", which are RaggedTensors.
-        count="lengths": losses are means over what they count, such as tokens."""
-        shared.check(lengths, cost, collate, count=count)
-        if samples is not self._samples:
-            self._source, self._samples = self._make_source(samples, lengths, collate), samples
-        squares = shared.learns_squares(cost)
-        if isinstance(self._source, SequenceSource):
-            works = shared.works_of(self._source.lengths.copy(), cost)
-            self._replica.open_by_cost(np.ascontiguousarray(works, np.float32), collate, learns_squares=squares)
-        elif isinstance(self._source, PipelineSource):
-            self._replica.open_arriving(collate, learns_squares=squares, dataset_size=self._source.size())
-        else:
-            self._replica.open(self._source.size())
-        self._cost, self._counts_lengths = cost, count is not None
-        self._dataset_name = type(samples).__name__
-        ragged = lengths is not None and collate == "packed"
-        return data.batches(self._source.signature, self._hand_out, direct=not ragged)
-
-    def _make_source(self, samples: Any, lengths: Any, collate: str) -> data.Source:
-        if lengths is None:
-            return data.make_source(samples, self.options.global_batch)
-        if self.options.asynchronous:
-            raise ValueError(f"lengths with sync '{self.options.sync}'; permitted: with sync 'bsp'")
-        if isinstance(samples, tf.data.Dataset):
-            return PipelineSource(samples, lengths, collate, self.options.global_batch)
-        return SequenceSource(samples, lengths, collate)
-
-    def _plan_step(self) -> Any:
-        """The replica's plan of the coming step."""
-        if not isinstance(self._source, PipelineSource):
-            return self._replica.plan()
-        sampler = self._replica.sampler
-        lengths = self._source.read_lengths(sampler.epoch, sampler.position, sampler.position + sampler.step_size)
-        return self._replica.plan_arrived(np.ascontiguousarray(shared.works_of(lengths, self._cost), np.float32))
-
-    def _take_share(self) -> Any:
-        """This worker's batch of the step that is planned."""
-        if isinstance(self._source, PipelineSource):
-            return self._source.take_positions(self._plan.positions(self.rank))
-        return self._source.take(
-            self._replica.sampler.epoch, self._plan.mine, lambda: self._numbers_of(self.rank))  # fmt: skip
-
-    def _numbers_of(self, rank: int) -> list[int]:
-        """The worker's samples of the step under way."""
-        sampler = self._replica.sampler
-        if not self._replica.by_cost:
-            return list(sampler.samples(*self._plan.slices[rank]))
-        return [sampler.samples(position, position + 1)[0] for position in self._plan.positions(rank)]
-
-    def _lengths_of(self, rank: int) -> np.ndarray:
-        found: np.ndarray = self._source.lengths_of(self._plan.positions(rank), lambda: self._numbers_of(rank))
-        return found
-
-    def _share_of_step(self) -> float:
-        """What this worker's mean loss counts for in that of all."""
-        share: float = self._plan.loss_weight / self.size
-        if not self._counts_lengths:
-            return share
-        each = [float(self._lengths_of(rank).sum()) for rank in range(self.size)]
-        self._items = each[self.rank]
-        return share if self.options.weighting == "mean" else self._items / sum(each)

@@ -29,6 +29,7 @@ from torch.utils.data import DataLoader
 
 from isochron._core import Ledger, StepRecord, UpdateRecord
 from isochron.errors import Error, PeerError
+from isochron.log_files import refusal, trouble_of_writing
 from isochron.summary import Summary, summarize
 from isochron.torch import cluster, environment, micro_batches, state
 from isochron.torch.datasets import take_over
@@ -40,7 +41,6 @@ from isochron.torch.options import JobOptions
 from isochron.torch.parallel import is_average
 from isochron.torch.source import LoaderOptions, is_stream
 from isochron.torch.steps import Steps
-from isochron.torch.trace import trouble_of_writing
 from isochron.torch.world import World
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Job(Steps):
         path = self.options.log
         trouble = trouble_of_writing(path) if path is not None and world.rank == 0 else ""
         if trouble := world.gather_objects(trouble)[0]:
-            raise ValueError(f"log is {str(path)!r}; permitted: a file that the first worker can write ({trouble})")
+            raise refusal(path, trouble)
 
     def __repr__(self) -> str:
         where = f"step {self.step}, epoch {self.epoch}, batches {self.batch_sizes}"

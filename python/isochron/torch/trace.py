@@ -4,41 +4,16 @@ from __future__ import annotations
 
 import collections
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
 from isochron._core import EventRecord, RunLog, StepRecord, UpdateRecord, Worker, WorkerStep
+from isochron.log_files import numbered, set_aside
 from isochron.torch.options import JobOptions
 
 log = logging.getLogger("isochron")
 
 RECENT = 1000  # updates; a writer that is lost has written all but the last few that others know
-
-
-def trouble_of_writing(path: str | os.PathLike[str]) -> str:
-    """Why a log cannot be written there; empty if it can."""
-    there = Path(path)
-    try:
-        existed = there.exists()
-        with open(there, "ab"):
-            pass
-        if not existed:
-            there.unlink()
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
-
-
-def set_aside(path: Path) -> None:
-    """A log of another run stays, under the next free name."""
-    if not path.is_file() or path.stat().st_size == 0:
-        return
-    number = 1
-    while (other := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
-        number += 1
-    path.rename(other)
-    log.warning("%s is of an earlier run, and is %s now", path, other)
 
 
 class Trace:
@@ -59,8 +34,7 @@ class Trace:
         """run.jsonl, and of later datasets run-2.jsonl and so on."""
         if self._options.log is None:
             return None
-        path = Path(self._options.log)
-        return path.with_name(f"{path.stem}-{self._number + 1}{path.suffix}") if self._number > 0 else path
+        return numbered(self._options.log, self._number)
 
     def open(
         self,

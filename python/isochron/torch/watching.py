@@ -31,13 +31,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from isochron.log_files import set_aside, trouble_of_writing
 from isochron.torch import cluster, probe
 from isochron.torch.forecast import Forecast
 from isochron.torch.options import JobOptions
 from isochron.torch.parallel import is_fsdp, is_fsdp1, time_fsdp
 from isochron.torch.probe import Forward
 from isochron.torch.stopwatch import Stopwatch, Waits
-from isochron.torch.trace import set_aside, trouble_of_writing
 
 log = logging.getLogger("isochron")
 

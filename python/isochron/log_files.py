@@ -1,0 +1,45 @@
+"""Where a run log is to be: whether it can be written there, and what becomes of an earlier one."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+log = logging.getLogger("isochron")
+
+
+def trouble_of_writing(path: str | os.PathLike[str]) -> str:
+    """Why a log cannot be written there; empty if it can."""
+    there = Path(path)
+    try:
+        existed = there.exists()
+        with open(there, "ab"):
+            pass
+        if not existed:
+            there.unlink()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def refusal(path: str | os.PathLike[str] | None, trouble: str) -> ValueError:
+    """What all workers raise if the first one cannot write the log."""
+    return ValueError(f"log is {str(path)!r}; permitted: a file that the first worker can write ({trouble})")
+
+
+def set_aside(path: Path) -> None:
+    """A log of another run stays, under the next free name."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return
+    number = 1
+    while (other := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
+        number += 1
+    path.rename(other)
+    log.warning("%s is of an earlier run, and is %s now", path, other)
+
+
+def numbered(path: str | os.PathLike[str], number: int) -> Path:
+    """The log of a job's dataset, counted from 0: run.jsonl, and of later ones run-2.jsonl and so on."""
+    first = Path(path)
+    return first.with_name(f"{first.stem}-{number + 1}{first.suffix}") if number > 0 else first
