@@ -37,8 +37,10 @@ Epochs Job::epochs(std::int64_t count) {
   return {*this, count};
 }
 Loader Job::loader(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& options) {
-  driver_->open(dataset, options);
-  return Loader(*this);
+  return {*this, driver_->open(dataset, options)};
+}
+void Job::end_epoch() {
+  driver_->end_epoch();
 }
 bool Job::backward(const at::Tensor& loss) {
   return driver_->backward(loss, {});
@@ -143,6 +145,13 @@ void Job::close() {
   driver_->close();
 }
 
+Loader::Iterator Loader::begin() {
+  job_->driver_->begin_loop(data_);
+  return Iterator(*job_);
+}
+Epochs Loader::epochs(std::int64_t count) {
+  return {*job_, count, data_};
+}
 void Loader::Iterator::begin_step() {
   if (!job_->driver_->begin_step(batch_)) {
     job_ = nullptr;
@@ -155,10 +164,10 @@ Loader::Iterator& Loader::Iterator::operator++() {
 }
 
 std::int64_t Epochs::Iterator::operator*() const {
-  return job_->epoch();
+  return data_ ? job_->driver_->epoch_of(*data_) : job_->epoch();
 }
 bool Epochs::Iterator::operator==(std::default_sentinel_t) const {
-  return job_->stopping() || job_->epoch() >= count_;
+  return job_->stopping() || **this >= count_;
 }
 
 }  // namespace isochron

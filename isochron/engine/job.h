@@ -131,8 +131,14 @@ class Job {
 
   // Epoch numbers from the present one (0, or where a restored job is) to count - 1; ends early when stopping().
   Epochs epochs(std::int64_t count);
-  // What is left of the epoch, a batch a step; ends early when stopping(). A job trains on one dataset.
+  // What is left of the epoch, a batch a step; ends early when stopping(). Other data has an epoch and a ledger of its
+  // own, which are the job's while it is trained on: one dataset after the other, each in a loop of its own. A new
+  // object of the same kind and size counts as the same data, unless `options.name` tells them apart. Collective for a
+  // dataset that is not the present one.
   Loader loader(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& options = {});
+  // After a loop that was left: the rest of the epoch is not wanted, so that the next loop begins with the next one.
+  // Without it the next loop goes on where this one stopped. The same on all workers; in step only.
+  void end_epoch();
 
   // Once a batch, or last. `loss` is the mean over its samples; of several losses, of any number of forward passes,
   // their sum.
@@ -206,7 +212,7 @@ class Job {
   // optimizers, sampler, controller and ledger. With restore() training goes on as it would have; on another number of
   // workers as well.
   void save(const std::filesystem::path& path);
-  // After prepare() and before loader().
+  // After prepare(); before loader() or, in step, after it.
   void restore(const std::filesystem::path& path);
 
   // Finishes the step under way and lets go of models and optimizers. Collective; the destructor does it too.
@@ -214,6 +220,7 @@ class Job {
 
  private:
   friend class Loader;
+  friend class Epochs;
   class Driver;  // what is behind a job
   class Impl;    // in step
   class Async;   // not in step

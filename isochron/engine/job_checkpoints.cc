@@ -8,7 +8,7 @@ namespace isochron {
 void JobCheckpoints::save(const std::filesystem::path& path) {
   std::string failure;
   const auto write = [&] {
-    failure = write_on_first(path, membership_.group(), [this] { return model_.pack(replica_.state()); });
+    failure = write_on_first(path, membership_.group(), [this] { return model_.pack(datasets_.state()); });
   };
   while (!recovery_.try_together(write)) {
   }
@@ -23,12 +23,12 @@ State JobCheckpoints::read(const std::filesystem::path& path) {
 }
 
 void JobCheckpoints::restore(const std::filesystem::path& path) {
-  replica_.restore(read(path));
+  datasets_.restore(read(path));
   last_ = path;
 }
 
 std::vector<EventRecord> JobCheckpoints::roll_back(const std::string& reason, double now) {
-  return replica_.roll_back(read(last_), reason, now);
+  return datasets_.roll_back(read(last_), reason, now);
 }
 
 }  // namespace isochron

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "isochron/core/replica/replica.h"
+#include "isochron/engine/job_datasets.h"
 #include "isochron/engine/membership.h"
 #include "isochron/engine/recovery.h"
 #include "isochron/engine/trained_model.h"
@@ -14,8 +15,8 @@ namespace isochron {
 
 class JobCheckpoints {
  public:
-  JobCheckpoints(Replica& replica, Membership& membership, TrainedModel& model, Recovery& recovery)
-      : replica_(replica), membership_(membership), model_(model), recovery_(recovery) {}
+  JobCheckpoints(JobDatasets& datasets, Membership& membership, TrainedModel& model, Recovery& recovery)
+      : datasets_(datasets), membership_(membership), model_(model), recovery_(recovery) {}
 
   // All are collective.
 
@@ -30,7 +31,7 @@ class JobCheckpoints {
  private:
   State read(const std::filesystem::path& path);
 
-  Replica& replica_;
+  JobDatasets& datasets_;
   Membership& membership_;
   TrainedModel& model_;
   Recovery& recovery_;

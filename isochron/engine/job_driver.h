@@ -32,7 +32,12 @@ class Job::Driver {
   virtual ~Driver() = default;
 
   virtual void prepare(const Models& models, const Optimizers& optimizers) = 0;
-  virtual void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) = 0;
+  // The number of the data, which is the present one now.
+  virtual std::size_t open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) = 0;
+  // A loop over the data with this number begins, which is the present one from now on.
+  virtual void begin_loop(std::size_t data) = 0;
+  virtual std::int64_t epoch_of(std::size_t data) const = 0;
+  virtual void end_epoch() = 0;
   // False if the loop is over.
   virtual bool begin_step(Batch& batch) = 0;
   virtual bool backward(const at::Tensor& loss, const BackwardPass& pass) = 0;

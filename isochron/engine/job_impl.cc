@@ -40,11 +40,16 @@ std::unique_ptr<TrainedModel> make_model(const JobOptions& options) {
 }
 
 std::unique_ptr<Steps> make_steps(
-    const JobOptions& options, Replica& replica, Membership& membership, TrainedModel& model, StepClock& clock) {
+    const JobOptions& options,
+    Replica& replica,
+    JobDatasets& datasets,
+    Membership& membership,
+    TrainedModel& model,
+    StepClock& clock) {
   if (auto* const local = dynamic_cast<LocalModel*>(&model)) {
-    return std::make_unique<LocalSteps>(options, replica, membership, *local, clock);
+    return std::make_unique<LocalSteps>(options, replica, datasets, membership, *local, clock);
   }
-  return std::make_unique<Steps>(options, replica, membership, model, clock);
+  return std::make_unique<Steps>(options, replica, datasets, membership, model, clock);
 }
 
 void require(bool condition, const char* what) {
@@ -63,10 +68,11 @@ Job::Impl::Impl(JobOptions options, std::unique_ptr<Admission> admission)
       patience_(options_),
       membership_(admission ? MPI_COMM_SELF : MPI_COMM_WORLD, patience_.world_options(options_)),
       replica_(make_replica(membership_.group(), options_, admission != nullptr)),
+      datasets_(options_, replica_),
       model_(make_model(options_)),
-      steps_(make_steps(options_, replica_, membership_, *model_, clock_)),
+      steps_(make_steps(options_, replica_, datasets_, membership_, *model_, clock_)),
       recovery_(options_, membership_, replica_, *model_, *steps_, clock_, std::move(admission)),
-      checkpoints_(replica_, membership_, *model_, recovery_),
+      checkpoints_(datasets_, membership_, *model_, recovery_),
       in_chunks_(isochron::sum(membership_.group(), {options_.micro_batch > 0 ? 1.0 : 0.0}).front() > 0) {
   membership_.group()->barrier()->wait();
   clock_.start();
@@ -101,11 +107,52 @@ void Job::Impl::prepare(const Models& models, const Optimizers& optimizers) {
   model_->prepare(models, optimizers, membership_.group(), in_chunks_);
 }
 
-void Job::Impl::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
+std::size_t Job::Impl::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
   require(model_->prepared(), "loader() before prepare()");
-  steps_->open(dataset, loader);
+  const std::size_t data = datasets_.add(dataset, loader);
+  begin_loop(data);
+  return data;
+}
+
+void Job::Impl::begin_loop(std::size_t data) {
+  require(
+      data == datasets_.selected() || !steps_->is_computing(),
+      "a loader of another dataset within a step; permitted: one dataset after the other, each in a loop of its own");
   finish_step();
+  select(data);
   steps_->begin_loop();
+}
+
+void Job::Impl::select(std::size_t data) {
+  if (data == datasets_.selected()) {
+    return;
+  }
+  // All are done with the last step on the data that is left: no state of one dataset goes to a worker that is at
+  // another one. From here to its next exchange every worker is by itself.
+  while (replica_.joined() && !recovery_.try_together([] {})) {
+  }
+  datasets_.select(data);
+}
+
+void Job::Impl::end_epoch() {
+  if (steps_->local_step() > 0) {
+    throw std::logic_error("end_epoch() within a round; permitted: between two rounds, as behind a loop");
+  }
+  if (steps_->is_computing()) {
+    steps_->undo();  // the batch at which the loop was left
+  }
+  finish_step();
+  require(datasets_.count() > 0, "end_epoch() before loader()");
+  if (replica_.position() > 0) {
+    replica_.end_epoch();
+    const std::vector<EventRecord> events{
+        {.step = replica_.step(),
+         .seconds = clock_.now(),
+         .event = std::string(to_string(Event::kEpochEnd)),
+         .worker = replica_.workers().front().id,
+         .words = ""}};
+    tell_events(options_, events);
+  }
 }
 
 bool Job::Impl::joined() {
@@ -120,7 +167,8 @@ bool Job::Impl::joined() {
 bool Job::Impl::begin_step(Batch& batch) {
   finish_step();
   while (joined() && steps_->loop_goes_on()) {
-    if (recovery_.newcomer_is_due()) {
+    // Who comes later knows nothing of the places in other data than the present one.
+    if (recovery_.newcomer_is_due() && datasets_.count() < 2) {
       recovery_.admit();
       continue;
     }
@@ -249,8 +297,9 @@ void Job::Impl::save(const std::filesystem::path& path) {
 
 void Job::Impl::restore(const std::filesystem::path& path) {
   require(model_->prepared(), "restore() before prepare()");
-  require(!steps_->is_open(), "restore() after loader()");
+  finish_step();
   checkpoints_.restore(path);
+  steps_->begin_loop();
 }
 
 void Job::Impl::close() {

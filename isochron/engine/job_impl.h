@@ -3,6 +3,7 @@
 // on after a failure, JobCheckpoints save.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "isochron/core/replica/replica.h"
 #include "isochron/engine/job.h"
 #include "isochron/engine/job_checkpoints.h"
+#include "isochron/engine/job_datasets.h"
 #include "isochron/engine/job_driver.h"
 #include "isochron/engine/membership.h"
 #include "isochron/engine/patience.h"
@@ -29,7 +31,10 @@ class Job::Impl final : public Job::Driver {
   explicit Impl(const JobOptions& options);
 
   void prepare(const Models& models, const Optimizers& optimizers) override;
-  void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) override;
+  std::size_t open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) override;
+  void begin_loop(std::size_t data) override;
+  std::int64_t epoch_of(std::size_t data) const override { return datasets_.epoch_of(data); }
+  void end_epoch() override;
   bool begin_step(Batch& batch) override;
   bool backward(const at::Tensor& loss, const BackwardPass& pass) override;
   bool backward(const Batch& batch, const LossOf& loss_of, const BackwardPass& pass) override;
@@ -56,6 +61,8 @@ class Job::Impl final : public Job::Driver {
   Impl(JobOptions options, std::unique_ptr<Admission> admission);
 
   bool joined();
+  // It is this dataset's turn.
+  void select(std::size_t data);
   // Whether the optimizer is to take the step.
   bool follow(const StepVerdict& verdict);
   void roll_back(const std::string& reason);
@@ -65,6 +72,7 @@ class Job::Impl final : public Job::Driver {
   Patience patience_;
   Membership membership_;
   Replica replica_;
+  JobDatasets datasets_;
   StepClock clock_;
   const std::unique_ptr<TrainedModel> model_;
   const std::unique_ptr<Steps> steps_;

@@ -1,10 +1,12 @@
 // The ranges that a training loop runs over (see job.h), and how samples become tensors.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <optional>
+#include <string>
 
 #include <ATen/core/Tensor.h>
 
@@ -35,12 +37,17 @@ struct LoaderOptions {
   // the step. None: shares are numbers of samples; else every step is dealt by cost (core/deal).
   std::optional<LengthCost> cost = LengthCost{};
   Collation collation = Collation::kPacked;
+  // Tells two datasets of one kind and size apart, which count as the same data otherwise.
+  std::string name;
 };
 
-// An input range: every advance finishes a step and begins the next.
+class Epochs;
+
+// What is left of the epoch of one of the job's datasets, an input range: every advance finishes a step and begins the
+// next. Iterated again it gives the next epoch, or what is left of one that was not finished.
 class Loader {
  public:
-  explicit Loader(Job& job) : job_(&job) {}
+  Loader(Job& job, std::size_t data) : job_(&job), data_(data) {}
 
   class Iterator {
    public:
@@ -62,23 +69,28 @@ class Loader {
     Batch batch_;
   };
 
-  Iterator begin() { return Iterator(*job_); }
+  Iterator begin();
   std::default_sentinel_t end() const { return std::default_sentinel; }
+  // As Job::epochs(), of this loader's dataset.
+  Epochs epochs(std::int64_t count);
 
  private:
   Job* job_;
+  std::size_t data_;
 };
 
 class Epochs {
  public:
-  Epochs(Job& job, std::int64_t count) : job_(&job), count_(count) {}
+  // Of the dataset that is being trained on, or of the one with this number.
+  Epochs(Job& job, std::int64_t count, std::optional<std::size_t> data = std::nullopt)
+      : job_(&job), count_(count), data_(data) {}
 
   class Iterator {
    public:
     using value_type = std::int64_t;
     using difference_type = std::ptrdiff_t;
 
-    Iterator(Job& job, std::int64_t count) : job_(&job), count_(count) {}
+    Iterator(Job& job, std::int64_t count, std::optional<std::size_t> data) : job_(&job), count_(count), data_(data) {}
     std::int64_t operator*() const;
     Iterator& operator++() { return *this; }  // the loader moves the job
     void operator++(int) {}
@@ -87,14 +99,16 @@ class Epochs {
    private:
     Job* job_;
     std::int64_t count_;
+    std::optional<std::size_t> data_;
   };
 
-  Iterator begin() { return {*job_, count_}; }
+  Iterator begin() { return {*job_, count_, data_}; }
   std::default_sentinel_t end() const { return std::default_sentinel; }
 
  private:
   Job* job_;
   std::int64_t count_;
+  std::optional<std::size_t> data_;
 };
 
 }  // namespace isochron

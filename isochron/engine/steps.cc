@@ -12,8 +12,14 @@
 
 namespace isochron {
 
-Steps::Steps(const JobOptions& options, Replica& replica, Membership& membership, TrainedModel& model, StepClock& clock)
-    : options_(options), replica_(replica), membership_(membership), model_(model), clock_(clock) {
+Steps::Steps(
+    const JobOptions& options,
+    Replica& replica,
+    JobDatasets& datasets,
+    Membership& membership,
+    TrainedModel& model,
+    StepClock& clock)
+    : options_(options), replica_(replica), datasets_(datasets), membership_(membership), model_(model), clock_(clock) {
   if (options_.handle_signals) {
     signals_.emplace();
   }
@@ -21,54 +27,9 @@ Steps::Steps(const JobOptions& options, Replica& replica, Membership& membership
 
 Steps::~Steps() = default;
 
-void Steps::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
-  if (dataset_ == nullptr) {
-    dataset_ = dataset;
-    collation_ = loader.collation;
-    open_replica(loader);
-    const SamplerOptions order{
-        .dataset_size = dataset->size(),
-        .global_batch = options_.global_batch,
-        .seed = options_.seed,
-        .last_batch = options_.last_batch};
-    source_ = std::make_unique<BatchSource>(
-        dataset,
-        order,
-        loader,
-        data::PrefetchOptions{.threads = options_.prefetch_threads, .capacity = 0},
-        options_.device);
-  }
-  if (dataset != dataset_) {
-    throw std::logic_error("loader() with a second dataset; a job trains on one");
-  }
-}
-
-void Steps::open_replica(const LoaderOptions& loader) {
-  if (!has_lengths()) {
-    replica_.open(dataset_->size());
-    return;
-  }
-  if (packed() && replica_.chunk_size() > 0) {
-    throw std::invalid_argument(
-        "micro_batch is " + std::to_string(replica_.chunk_size()) +
-        " with packed documents; permitted: 0, or padded ones");
-  }
-  if (!loader.cost) {
-    replica_.open(dataset_->size());
-    return;
-  }
-  const LengthCost& cost = *loader.cost;
-  SampleWorks works{.works = {}, .collation = loader.collation, .learns_squares = cost.learned};
-  works.works.reserve(dataset_->lengths().size());
-  for (const std::int32_t length : dataset_->lengths()) {
-    works.works.push_back(static_cast<float>(cost.learned ? length : cost.work(length)));
-  }
-  replica_.open(std::move(works));
-}
-
 void Steps::close() {
   exchange_.reset();
-  source_.reset();
+  datasets_.close();
 }
 
 std::optional<Batch> Steps::begin() {
@@ -91,8 +52,9 @@ std::optional<Batch> Steps::begin() {
 }
 
 Batch Steps::take_batch(const StepPlan& plan) {
+  BatchSource& source = *datasets_.present().source;
   if (plan.dealt.empty()) {
-    return source_->take(replica_.sampler(), plan.decision.batch_sizes, static_cast<std::size_t>(replica_.rank()));
+    return source.take(replica_.sampler(), plan.decision.batch_sizes, static_cast<std::size_t>(replica_.rank()));
   }
   BatchSource::Place mine{.epoch = plan.epoch, .positions = plan.positions(plan.mine)};
   if (mine.positions.empty()) {
@@ -101,7 +63,7 @@ Batch Steps::take_batch(const StepPlan& plan) {
   Sampler next = replica_.sampler();
   next.advance();
   const SamplerState& place = next.state();
-  return source_->take(mine, {.epoch = place.epoch, .positions = replica_.foresee(place.epoch, place.position)});
+  return source.take(mine, {.epoch = place.epoch, .positions = replica_.foresee(place.epoch, place.position)});
 }
 
 void Steps::weigh(const StepPlan& plan) {
@@ -112,7 +74,7 @@ void Steps::weigh(const StepPlan& plan) {
   }
   const auto tokens_at = [&](std::int64_t position) {
     const std::int64_t sample = replica_.sampler().sample_at(position);
-    return static_cast<double>(dataset_->lengths()[static_cast<std::size_t>(sample)]);
+    return static_cast<double>(lengths()[static_cast<std::size_t>(sample)]);
   };
   items_ = 0.0;
   for (const std::int64_t position : plan.positions(plan.mine)) {

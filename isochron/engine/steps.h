@@ -14,12 +14,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "isochron/core/replica/replica.h"
-#include "isochron/engine/batch_source.h"
 #include "isochron/engine/exchange.h"
 #include "isochron/engine/job.h"
+#include "isochron/engine/job_datasets.h"
 #include "isochron/engine/membership.h"
 #include "isochron/engine/step_clock.h"
 #include "isochron/engine/stop_signal.h"
@@ -30,14 +31,17 @@ namespace isochron {
 class Steps {
  public:
   // All but `options` are shared with the rest of the job.
-  Steps(const JobOptions& options, Replica& replica, Membership& membership, TrainedModel& model, StepClock& clock);
+  Steps(
+      const JobOptions& options,
+      Replica& replica,
+      JobDatasets& datasets,
+      Membership& membership,
+      TrainedModel& model,
+      StepClock& clock);
   Steps(const Steps&) = delete;
   Steps& operator=(const Steps&) = delete;
   virtual ~Steps();
 
-  // The dataset, once and for all.
-  virtual void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader);
-  bool is_open() const { return dataset_ != nullptr; }
   // The loop is over when the epoch in which it began is, wherever the job has gone meanwhile.
   void begin_loop() { loop_epoch_ = replica_.epoch(); }
   virtual bool loop_goes_on() const { return !replica_.stopping() && replica_.epoch() == loop_epoch_; }
@@ -97,10 +101,10 @@ class Steps {
 
   const JobOptions& options_;
   Replica& replica_;
+  JobDatasets& datasets_;
   Membership& membership_;
   TrainedModel& model_;
   StepClock& clock_;
-  std::unique_ptr<BatchSource> source_;
 
   // The step under way.
   Stage stage_ = Stage::kNone;
@@ -110,9 +114,9 @@ class Steps {
  private:
   void begin_pass(const BackwardPass& pass);
   // Samples are of unequal length, and losses are means over their tokens.
-  bool has_lengths() const { return !dataset_->lengths().empty(); }
-  bool packed() const { return has_lengths() && collation_ == Collation::kPacked; }
-  void open_replica(const LoaderOptions& loader);
+  bool has_lengths() const { return !lengths().empty(); }
+  std::span<const std::int32_t> lengths() const { return datasets_.present().dataset->lengths(); }
+  bool packed() const { return has_lengths() && datasets_.present().loader.collation == Collation::kPacked; }
   Batch take_batch(const StepPlan& plan);
   // Counts the items (samples or tokens) that the loss of the step under way is the mean over, and weighs the loss.
   void weigh(const StepPlan& plan);
@@ -128,8 +132,6 @@ class Steps {
   std::optional<StopSignal> signals_;
   bool stop_wanted_ = false;
 
-  std::shared_ptr<const data::Dataset> dataset_;
-  Collation collation_ = Collation::kPacked;
   std::int64_t loop_epoch_ = 0;
 
   // The step under way.

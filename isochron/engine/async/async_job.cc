@@ -171,7 +171,7 @@ std::unique_ptr<server::ServedChunk> Job::Async::serve(
       values, shard_optimizer(*optimizer_, group, values, corrected), options_.async.rate);
 }
 
-void Job::Async::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
+std::size_t Job::Async::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
   require(model_ != nullptr, "loader() before prepare()");
   require(phase() == Phase::kBarrier, "loader() in the middle of another");
   if (dataset_ == nullptr) {
@@ -197,8 +197,9 @@ void Job::Async::open(const std::shared_ptr<const data::Dataset>& dataset, const
         data::PrefetchOptions{.threads = options_.prefetch_threads, .capacity = 0},
         options_.device);
   }
-  require(dataset == dataset_, "loader() with a second dataset; a job trains on one");
+  require(dataset == dataset_, "loader() with a second dataset; an asynchronous job trains on one");
   enter();
+  return 0;
 }
 
 void Job::Async::enter() {

@@ -41,7 +41,10 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   ~Async() override;
 
   void prepare(const Models& models, const Optimizers& optimizers) override;
-  void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) override;
+  std::size_t open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) override;
+  void begin_loop(std::size_t /*data*/) override {}
+  std::int64_t epoch_of(std::size_t /*data*/) const override { return status().epoch; }
+  void end_epoch() override { require(false, "end_epoch() of an asynchronous job; permitted: barrier_at()"); }
   bool begin_step(Batch& batch) override;
   bool backward(const at::Tensor& loss, const BackwardPass& pass) override;
   bool backward(const Batch& batch, const LossOf& loss_of, const BackwardPass& pass) override;

@@ -34,15 +34,13 @@ void require_only(const BackwardPass& pass) {
 }  // namespace
 
 LocalSteps::LocalSteps(
-    const JobOptions& options, Replica& replica, Membership& membership, LocalModel& model, StepClock& clock)
-    : Steps(options, replica, membership, model, clock), local_(model) {
-}
-
-void LocalSteps::open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
-  if (!dataset->lengths().empty()) {
-    throw std::invalid_argument("the dataset has lengths of its samples; permitted: without them with sync 'local'");
-  }
-  Steps::open(dataset, loader);
+    const JobOptions& options,
+    Replica& replica,
+    JobDatasets& datasets,
+    Membership& membership,
+    LocalModel& model,
+    StepClock& clock)
+    : Steps(options, replica, datasets, membership, model, clock), local_(model) {
 }
 
 std::int64_t LocalSteps::steps_done() const {
@@ -101,7 +99,7 @@ Batch LocalSteps::take_part() {
       coming.last = coming.first;
     }
   }
-  return source_->take(
+  return datasets_.present().source->take(
       {.epoch = plan.epoch, .positions = positions_of(round_->parts[round_->done])},
       {.epoch = plan.epoch, .positions = positions_of(coming)});
 }

@@ -21,10 +21,14 @@ namespace isochron {
 
 class LocalSteps final : public Steps {
  public:
-  LocalSteps(const JobOptions& options, Replica& replica, Membership& membership, LocalModel& model, StepClock& clock);
+  LocalSteps(
+      const JobOptions& options,
+      Replica& replica,
+      JobDatasets& datasets,
+      Membership& membership,
+      LocalModel& model,
+      StepClock& clock);
 
-  // Throws std::invalid_argument if samples are of unequal length.
-  void open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) override;
   bool loop_goes_on() const override;
   void end_loop_at(std::int64_t step) override { end_ = step; }
   // A round that is not finished did not happen.
