@@ -1,5 +1,6 @@
 """The options of a job have the same names, defaults and checks on the command line, in Python and in core's table."""
 
+import dataclasses
 import inspect
 import os
 import pathlib
@@ -48,6 +49,43 @@ def test_the_job_takes_these_keywords():
     parameters = inspect.signature(torch.Job.__init__).parameters
     assert "global_batch" in parameters
     assert "Keywords" in str(parameters["options"].annotation)
+
+
+def test_what_a_job_of_pytorch_has_and_takes_is_documented():
+    torch = pytest.importorskip("isochron.torch")
+    from isochron.torch.source import LoaderKeywords, LoaderOptions
+
+    assert LoaderKeywords.__annotations__.keys() == {field.name for field in dataclasses.fields(LoaderOptions)}
+    document = (ROOT / "docs" / "pytorch.md").read_text()
+    named = set(re.findall(r"`(?:job\.)?(\w+)[^`\n]*`", document))
+    public = {name for name in dir(torch.Job) if not name.startswith("_")}
+    wanted = public | {"device", "options"} | torch.JobOptions.EXTRAS.keys() | LoaderKeywords.__annotations__.keys()
+    assert wanted - named == set()
+
+
+WRONG = {
+    'isochron.Job(global_batch=8, polcy="isochron")': "polcy",
+    'isochron.Job(global_batch="8")': "global_batch",
+    'isochron.Job(global_batch=8, last_batch="kept")': "last_batch",
+    "job.loader([1, 2], num_worker=2)": "num_worker",
+    'job.loader([1, 2], collate="folded")': "collate",
+}
+
+
+def test_a_type_checker_finds_a_wrong_keyword(tmp_path):
+    pytest.importorskip("mypy")
+    right = ['job = isochron.Job(global_batch=8, log="run.jsonl")', 'job.loader([1, 2], num_workers=2, collate="packed")']
+    (tmp_path / "script.py").write_text("\n".join(["import isochron.torch as isochron", *right, *WRONG]) + "\n")
+    # PyTorch's own types are many, and not needed for this.
+    settings = f"[mypy]\nmypy_path = {ROOT / 'python'}\nfollow_imports = silent\nignore_missing_imports = True\n"
+    (tmp_path / "mypy.ini").write_text(settings + "[mypy-torch.*]\nfollow_imports = skip\n")
+    command = [sys.executable, "-m", "mypy", "--cache-dir", "cache", "script.py"]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+    found = {int(line): words for line, words in re.findall(r"^script\.py:(\d+): error: (.*)$", told, re.MULTILINE)}
+    first = 2 + len(right)
+    assert sorted(found) == list(range(first, first + len(WRONG))), told
+    for line, name in enumerate(WRONG.values(), first):
+        assert f'"{name}"' in found[line], told
 
 
 def test_what_is_written_from_the_table_is_current():

@@ -259,7 +259,7 @@ def two_datasets(folder, names=(None, None)):
 def keywords():
     job = isochron.Job(global_batch=BATCH)
     given = {"shuffle": True, "batch_size": 8, "drop_last": True, "persistent_workers": True, "device": "cpu",
-             "sample": 1, "max_steps": 0, "num_workers": -1,
+             "sample": 1, "colour": 1, "max_steps": 0, "num_workers": -1,
              "sampler": DistributedSampler(Points(), 1, 0)}  # fmt: skip
     words = {name: message_of(job.loader, Points(), **{name: value}) for name, value in given.items()}
     batches = DataLoader(Points(), batch_sampler=Batches())

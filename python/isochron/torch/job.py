@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from isochron.torch.options import TorchKeywords
+    from isochron.torch.source import LoaderKeywords
 
 
 class Job(Steps):
@@ -204,7 +205,7 @@ class Job(Steps):
             yield self.epoch
             self.finish_step()
 
-    def loader(self, dataset: Any, *, name: str | None = None, **options: Any) -> Loader:
+    def loader(self, dataset: Any, *, name: str | None = None, **options: Unpack[LoaderKeywords]) -> Loader:
         """What is left of the epoch, this worker's share of a global batch at a time: an iterable with a length.
 
         `dataset` is map-style, or iterable with the same order on all workers, or Shards, or a DataLoader whose
@@ -215,15 +216,16 @@ class Job(Steps):
         again with the same data it is the same loader, with the new options if there are any. Other data has an epoch,
         a ledger and a log of its own; so has the same data under another `name`.
         """
+        given: dict[str, Any] = {**options}
         if isinstance(dataset, DataLoader):
             dataset, taken_over = take_over(dataset, self.options.last_batch == "drop")
-            options = {**taken_over, **options}
+            given = {**taken_over, **given}
         self.options.check_dataset(is_stream(dataset))
-        told = LoaderOptions.of(options)
+        told = LoaderOptions.of(given)
         data = next((one for one in self._datasets if one.is_of(dataset, name)), None)
         if data is None:
             data = self._open_data(dataset, name, told)
-        elif data.dataset is not dataset or (options and told != data.options):
+        elif data.dataset is not dataset or (given and told != data.options):
             self._replace_data(data, dataset, told)
         if not self._awaits_backward:
             self._select(data)

@@ -7,9 +7,10 @@ much is dropped, and the batch is assembled when the step begins: its size is al
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from torch.utils.data import DistributedSampler, IterableDataset
 
@@ -47,30 +48,51 @@ HABITS = {
 }
 
 
+class LoaderKeywords(TypedDict, total=False):
+    """The keywords of `job.loader()`; docs/pytorch.md says more of each."""
+
+    num_workers: int  # processes that fetch samples
+    collate_fn: Callable[[list[Any]], Any] | None
+    pin_memory: bool
+    prefetch_steps: int  # so many steps ahead, by the split of the present one
+    worker_init_fn: Callable[[int], None] | None
+    multiprocessing_context: Any
+    sampler: Iterable[int] | None  # what an epoch uses, in its order; None: every sample, in the seed's order
+    to_device: bool  # batches come on the job's device
+    max_steps: int | None  # an epoch is over after so many
+    lengths: Any  # of the samples: shares are dealt by cost (lengths.py)
+    cost: Any  # what a sample of a length costs
+    collate: Literal["padded", "packed"]  # how the costs of a batch add up
+    count: Literal["lengths"] | None  # what losses are means over; None: samples
+
+
 @dataclass(frozen=True)
 class LoaderOptions:
+    """LoaderKeywords with their defaults."""
+
     num_workers: int = 0
     collate_fn: Callable[[list[Any]], Any] | None = None
     pin_memory: bool = False
     prefetch_steps: int = 2
     worker_init_fn: Callable[[int], None] | None = None
     multiprocessing_context: Any = None
-    sampler: Iterable[int] | None = None  # what an epoch uses, in its order; None: every sample, in the seed's order
-    to_device: bool = False  # batches come on the job's device
-    max_steps: int | None = None  # an epoch is over after so many
-    lengths: Any = field(default=None, compare=False)  # of the samples: shares are dealt by cost (lengths.py)
-    cost: Any = "linear"  # what a sample of a length costs
-    collate: str = "padded"  # how the costs of a batch add up: padded to the longest, or packed
-    count: str | None = None  # what losses are means over: "lengths", or None: samples
+    sampler: Iterable[int] | None = None
+    to_device: bool = False
+    max_steps: int | None = None
+    lengths: Any = field(default=None, compare=False)
+    cost: Any = "linear"
+    collate: str = "padded"
+    count: str | None = None
 
     @staticmethod
     def of(given: dict[str, Any]) -> LoaderOptions:
         """Raises ValueError that says what to do instead of what torch's DataLoader would have been told."""
-        known = {one.name for one in fields(LoaderOptions)}
+        known = sorted(one.name for one in fields(LoaderOptions))
         for name, value in given.items():
             if name not in known:
-                advice = HABITS.get(name, f"permitted: {', '.join(sorted(known))}")
-                raise ValueError(f"loader() got {name}={value!r}; {advice}")
+                near = difflib.get_close_matches(name, known, 1)
+                advice = f"did you mean {near[0]}?" if near else f"permitted: {', '.join(known)}"
+                raise ValueError(f"loader() got {name}={value!r}; {HABITS.get(name, advice)}")
         options = LoaderOptions(**given)
         options.validate()
         return options
