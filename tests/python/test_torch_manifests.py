@@ -1,4 +1,4 @@
-"""The manifests of docs/hosts.md: what the schemas of their kinds permit, and what their pods would start."""
+"""The manifests of docs/hosts.md: what the schemas of their kinds permit, and what would be started by them."""
 
 import importlib
 import json
@@ -79,26 +79,37 @@ def test_a_manifest_is_what_its_schema_permits(name, check):
             check(json.loads(text.replace(wrong, wrong[:-1] + 's"')))
 
 
-def test_the_pods_of_the_jobset_make_one_job(tmp_path):
-    """Each pod's command with its variables, as a process of this host in place of those of the cluster."""
-    (tmp_path / "train.py").write_text(SCRIPT)
-    port = free_ports(1)[0]
-    processes = []
-    for job in read("jobset.yaml")["spec"]["replicatedJobs"]:
-        (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
-        given = {entry["name"]: entry["value"] for entry in container["env"]}
-        assert given["MASTER_ADDR"] == "train-old-0-0.train"
-        path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-        here = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo",
-                "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PACKAGE), "PATH": path}  # fmt: skip
-        for index in range(job["template"]["spec"]["completions"]):
-            variables = {**os.environ, **given, **here, "JOB_COMPLETION_INDEX": str(index)}
-            processes.append(subprocess.Popen(container["command"], cwd=tmp_path, env=variables, text=True,
-                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE))  # fmt: skip
+def check_one_job(folder, commands, variables):
+    """What pods or machines would start, as processes of this host: (command, its variables) by rank."""
+    (folder / "train.py").write_text(SCRIPT)
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    here = {**variables, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PACKAGE), "PATH": path}
+    processes = [subprocess.Popen(command, cwd=folder, env={**os.environ, **given, **here}, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                 for command, given in commands]  # fmt: skip
     try:
         outputs = [process.communicate(timeout=120) for process in processes]
     finally:
         for process in processes:
             process.kill()
     for rank, (output, errors) in enumerate(outputs):
-        assert f"rank {rank} of 3 " in output and output.rstrip().endswith("True"), output + errors
+        assert f"rank {rank} of {len(commands)} " in output and output.rstrip().endswith("True"), output + errors
+
+
+def test_the_pods_of_the_jobset_make_one_job(tmp_path):
+    commands = []
+    for job in read("jobset.yaml")["spec"]["replicatedJobs"]:
+        (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+        given = {entry["name"]: entry["value"] for entry in container["env"]}
+        assert given["MASTER_ADDR"] == "train-old-0-0.train"
+        for index in range(job["template"]["spec"]["completions"]):
+            commands.append((container["command"], {**given, "JOB_COMPLETION_INDEX": str(index)}))
+    check_one_job(tmp_path, commands, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0])})
+
+
+def test_the_machines_of_skypilot_make_one_job(tmp_path):
+    task = read("sky.yaml")
+    (secret,) = task["secrets"]
+    command = ["sh", "-c", task["run"].replace(":29400", f":{free_ports(1)[0]}")]
+    ranks = [(command, {"SKYPILOT_NODE_RANK": str(rank)}) for rank in range(task["num_nodes"])]
+    check_one_job(tmp_path, ranks, {"SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1", secret: "0123456789abcdef" * 2})
