@@ -70,6 +70,7 @@ function makeControls() {
     button.addEventListener("click", () => kKeys[button.dataset.key]());
   });
   darkness.addEventListener("change", showAll);
+  window.addEventListener("resize", showWider);
   const key = document.getElementById("gantt-key");
   for (const [name, variable] of [["computing", "--compute"], ["waiting", "--wait"], ["communicating", "--exchange"]]) {
     key.append(element("span", swatch(`var(${variable})`)));

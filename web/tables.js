@@ -8,6 +8,14 @@ function element(name, content, className) {
   return made;
 }
 
+// Leaves out the columns of which no row knows anything.
+function leaveOutUnknown(titles, rows) {
+  for (let column = titles.cells.length - 1; column >= 0 && rows.length > 0; --column) {
+    if (rows.some((one) => one.cells[column].textContent !== kUnknown)) continue;
+    [titles, ...rows].forEach((one) => one.deleteCell(column));
+  }
+}
+
 // Replaces what the table holds; the keyboard stays where it was.
 function fillTable(table, head, rows) {
   const controls = () => [...table.querySelectorAll("button, input")];
@@ -15,12 +23,20 @@ function fillTable(table, head, rows) {
   const titles = document.createElement("tr");
   head.forEach(([title, className]) => titles.append(element("th", title, className)));
   titles.querySelectorAll("th").forEach((cell) => (cell.scope = "col"));
+  leaveOutUnknown(titles, rows);
   const top = document.createElement("thead");
   top.append(titles);
   const body = document.createElement("tbody");
   body.append(...rows);
   table.replaceChildren(top, body);
   if (focused >= 0 && focused < controls().length) controls()[focused].focus({preventScroll: true});
+  showWider();
+}
+
+// Says so where a table is cut off.
+function showWider() {
+  const tables = [...document.querySelectorAll(".scroll")];
+  document.getElementById("wider").hidden = tables.every((one) => one.scrollWidth <= one.clientWidth);
 }
 
 function swatch(colour) {

@@ -50,6 +50,11 @@ def main():
             with silent_page(running, address, viewport={"width": 900, "height": 900}, color_scheme="light") as page:
                 check_growth(page, log, lines[half:])
                 page.screenshot(path=options.pictures / "live.png")
+                page.set_viewport_size({"width": 375, "height": 740})
+                page.locator("#wider").wait_for()
+                width = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+                check(width[0] <= width[1], f"the page is {width[0]} wide in a window of {width[1]}")
+                page.screenshot(path=options.pictures / "live-phone.png")
                 server.send_signal(signal.SIGINT)
                 page.locator("#status", has_text="has ended").wait_for()
             check(server.wait(10) == 0, "the server ends well")
