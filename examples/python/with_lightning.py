@@ -26,9 +26,9 @@ class Classifier(lightning.LightningModule):
 if __name__ == "__main__":
     job = isochron.Job(global_batch=64)
     trainer = lightning.Trainer(
-        max_epochs=2, accelerator="cpu", devices=max(job.size, 1), strategy="ddp" if job.size > 1 else "auto",
-        callbacks=[IsochronCallback(job)], use_distributed_sampler=False, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, barebones=False,
+        callbacks=[IsochronCallback(job)], use_distributed_sampler=False,  # what Isochron needs
+        max_epochs=2, accelerator="cpu", devices=job.size, strategy="ddp" if job.size > 1 else "auto",
+        logger=False, enable_checkpointing=False, enable_progress_bar=False,  # a quiet example that leaves no files
     )  # fmt: skip
     trainer.fit(Classifier(), job.loader(Bars(1280)))
     print(f"steps {job.step} complete {job.ledger.complete} batches {job.batch_sizes}")
