@@ -52,7 +52,7 @@ def check_installed(options, folder):
     project.mkdir()
     text = block_of("docs/cpp.md", "cmake")
     (project / "CMakeLists.txt").write_text(text)
-    (project / "trainer.cc").write_text(block_of("docs/engine.md", "cpp"))
+    (project / "trainer.cc").write_text(block_of("README.md", "cpp"))
     configure(project, *places)
     check_flags(project, "trainer.cc")
     run("cmake", "--build", project / "build")
