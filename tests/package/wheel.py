@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Packs the wheel and does with it what a stranger does: in an environment of its own, without a compiler, without
-this tree.
+"""Packs the sources as the release workflow does and the wheel from them, and does with it what a stranger does: in an
+environment of its own, without a compiler, without this tree.
 
   wheel.py own      the wheel of the Python that runs this
   wheel.py shared   the one of Python 3.12, which later ones share: needs 3.12 and 3.13
@@ -8,13 +8,16 @@ this tree.
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ["nanobind", "scikit-build-core"]
+ADDRESS = "https://example.org/us/isochron"
 
 SCRIPT = """
 import torch
@@ -56,10 +59,44 @@ def run(*command, folder=None, status=0, **variables):
     return result.stdout + result.stderr
 
 
-def pack(python, folder):
+def pack_sources(folder):
+    """The source package of a tree that knows where it is published, unpacked: always at the same place, since the
+    compiler cache goes by it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    tree = folder / "tree"
+    names = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", folder=ROOT).split("\0")
+    vendor = [str(path.relative_to(ROOT)) for path in (ROOT / "web" / "vendor").rglob("*")]
+    for name in {*names, *vendor}:
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
+    run(sys.executable, tree / "scripts" / "address.py", ADDRESS, "v1")
+    run(sys.executable, "-c", "import scikit_build_core.build as b; b.build_sdist('../packed')", folder=tree)
+    (packed,) = (folder / "packed").iterdir()
+    print(packed.name, packed.stat().st_size // 1024, "kB")
+    print(run(sys.executable, "-m", "twine", "check", "--strict", packed).strip())
+    shutil.unpack_archive(packed, folder / "sources")
+    (sources,) = (folder / "sources").iterdir()
+    return sources
+
+
+def check_metadata(wheel):
+    """What PyPI shows: links and pictures lead somewhere from there, too."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
+        metadata = archive.read(name).decode()
+    for line in ("Author: The Isochron authors", f"Project-URL: Homepage, {ADDRESS}", "License-Expression: Apache-2.0",
+                 "Provides-Extra: torch", "Requires-Python: >=3.10"):  # fmt: skip
+        assert f"\n{line}\n" in metadata, f"no '{line}' in {metadata[:3000]}"
+    links = re.findall(r"\]\(([^)\s]+)\)", metadata)
+    assert f"{ADDRESS}/raw/v1/docs/images/waiting.svg" in links and f"{ADDRESS}/blob/v1/docs/pytorch.md" in links, links
+    assert all(link.startswith("https://") for link in links), links
+
+
+def pack(python, kind, folder):
     """The wheel, with the tag that its contents allow."""
     options = ["--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", folder / "raw"]
-    run(python, "-m", "pip", "wheel", *options, ROOT)
+    run(python, "-m", "pip", "wheel", *options, pack_sources(ROOT / "build" / "package" / kind))
     (raw,) = (folder / "raw").iterdir()
     tools = pathlib.Path(sys.executable).parent
     run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", folder / "wheels", raw,
@@ -68,6 +105,7 @@ def pack(python, folder):
     assert "manylinux" in wheel.name, wheel
     print(wheel.name, wheel.stat().st_size // 1024, "kB")
     print(run(sys.executable, "-m", "twine", "check", "--strict", wheel).strip())
+    check_metadata(wheel)
     return wheel
 
 
@@ -128,7 +166,7 @@ def python_of(version):
 
 
 def try_own(folder):
-    wheel = pack(sys.executable, folder)
+    wheel = pack(sys.executable, "own", folder)
     stranger = Stranger(sys.executable, wheel, folder)
     stranger.check()
     stranger.train()
@@ -143,7 +181,7 @@ def try_shared(folder):
     run(builder, "-m", "venv", folder / "builder")
     python = folder / "builder" / "bin" / "python"
     run(python, "-m", "pip", "install", "--quiet", *TOOLS)
-    wheel = pack(python, folder)
+    wheel = pack(python, "shared", folder)
     assert "-cp312-abi3-" in wheel.name, wheel
     for version in (builder, later):
         place = folder / ("builders" if version == builder else "later")
