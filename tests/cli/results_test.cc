@@ -27,7 +27,8 @@ TEST(ResultsTest, SaysWhatWasGainedOverUniform) {
 TEST(ResultsTest, ComparesTheFastestWithTheSlowestWhereTheTwoAreMissing) {
   EXPECT_EQ(
       gain_sentence({result("dlb", 100, 2.0), result("lbb", 150, 0.99)}),
-      "lbb does 1.50x the samples per second of dlb, 1.0 % ahead of the oracle.");
+      "lbb does 1.50x the samples per second of dlb, 1.0 % ahead of the oracle, which knows all speeds but not "
+      "the noise.");
 }
 
 TEST(ResultsTest, SpeaksOfASinglePolicyByItself) {
