@@ -30,7 +30,7 @@ function formatSeconds(value) {
   if (size >= 1e7) return formatNumber(value / 86400) + " d";
   const split = (number) => `${Math.floor(number / 60)}:${String(Math.floor(number) % 60).padStart(2, "0")}`;
   if (size >= 100) return (value < 0 ? "-" : "") + (size < 3600 ? split(size) + " min" : split(size / 60) + " h");
-  if (size >= 1) return formatNumber(value, 2) + " s";
+  if (size >= 0.9995) return formatNumber(value, 2) + " s";  // no "1,000 ms"
   if (size >= 1e-3) return formatNumber(1e3 * value, size >= 0.1 ? 0 : 1) + " ms";
   return size === 0 ? "0 s" : formatNumber(1e6 * value, 0) + " µs";
 }

@@ -196,6 +196,8 @@ def check_learning(page):
     check("1:40 min between steps" in page.inner_text("#notice"), page.inner_text("#notice"))
     ticks = page.evaluate("formatPercentTicks([0.81, 0.8125, 0.815])")
     check(len(set(ticks)) == 3, ticks)
+    times = page.evaluate("[0.9994, 0.9999999, 1].map(formatSeconds)")
+    check(times == ["999 ms", "1.00 s", "1.00 s"], times)
     head = page.locator("#workers thead").inner_text()
     check("of all work" in head and "padding" in head, head)
     check("25.0 %" in page.locator("#workers tbody").inner_text(), "20 of 80 are padding")
