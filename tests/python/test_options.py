@@ -74,7 +74,7 @@ WRONG = {
 
 def test_a_type_checker_finds_a_wrong_keyword(tmp_path):
     pytest.importorskip("mypy")
-    right = ['job = isochron.Job(global_batch=8, log="run.jsonl")', 'job.loader([1, 2], num_workers=2, collate="packed")']
+    right = ['job = isochron.Job(global_batch=8, log="run.jsonl")', 'job.loader([1], num_workers=2, collate="packed")']
     (tmp_path / "script.py").write_text("\n".join(["import isochron.torch as isochron", *right, *WRONG]) + "\n")
     # PyTorch's own types are many, and not needed for this.
     settings = f"[mypy]\nmypy_path = {ROOT / 'python'}\nfollow_imports = silent\nignore_missing_imports = True\n"
