@@ -114,13 +114,15 @@ function(isochron_test_program name)
   endforeach()
 endfunction()
 
-# isochron_paths(TARGET FILES...): these sources of a test program know where the repository and what was built lie. Only
-# they do, since a path on the command line makes a source another one for the compiler cache.
+# isochron_paths(TARGET FILES...): these sources of a test program know where the repository and what was built lie.
+# Only they do, since a path on the command line makes a source another one for the compiler cache.
 function(isochron_paths target)
-  set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_DEFINITIONS
-    "ISOCHRON_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\";ISOCHRON_BIN=\"${CMAKE_RUNTIME_OUTPUT_DIRECTORY}\";\
-ISOCHRON_PROGRAM=\"${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/isochron\";ISOCHRON_TEST_DATA=\"${ISOCHRON_RANKS_DATA}\";\
-ISOCHRON_MPIRUN=\"${PROJECT_SOURCE_DIR}/tests/ranks/mpirun.sh ${MPIEXEC_EXECUTABLE}\"")
+  set(bin ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+  set(definitions
+    ISOCHRON_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ISOCHRON_BIN="${bin}" ISOCHRON_PROGRAM="${bin}/isochron"
+    ISOCHRON_TEST_DATA="${ISOCHRON_RANKS_DATA}"
+    ISOCHRON_MPIRUN="${PROJECT_SOURCE_DIR}/tests/ranks/mpirun.sh ${MPIEXEC_EXECUTABLE}")
+  set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_DEFINITIONS "${definitions}")
 endfunction()
 
 # isochron_test(PROGRAM SOURCES FILES... [LINK TARGETS...]): tests that become part of a program.

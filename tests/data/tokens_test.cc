@@ -39,7 +39,8 @@ TEST(TokensTest, RefusesFilesOfAnotherLength) {
       refusal([] { tokens_of(bytes({1, 0, 2}), {.context = 1}); }),
       "text.bin: it has 3 bytes; permitted: a multiple of the 2 of a token");
   EXPECT_EQ(
-      refusal([] { tokens_of(bytes({1, 0, 2, 0}), {.context = 2}); }), "text.bin: it has 2 tokens; permitted: 3 or more");
+      refusal([] { tokens_of(bytes({1, 0, 2, 0}), {.context = 2}); }),
+      "text.bin: it has 2 tokens; permitted: 3 or more");
   EXPECT_EQ(refusal([] { tokens_of({}, {.context = 2}); }), "text.bin: it has 0 tokens; permitted: 3 or more");
 }
 

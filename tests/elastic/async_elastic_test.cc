@@ -56,8 +56,8 @@ class AsyncElasticTest : public ShellTest {
     fs::create_directories(folder);
     Result result{
         .outcome = shell(
-            "timeout -s KILL 100 " ISOCHRON_MPIRUN " " + std::to_string(ranks) +
-            " " ISOCHRON_BIN "/async_worker " + folder.string() + " " + words)};
+            "timeout -s KILL 100 " ISOCHRON_MPIRUN " " + std::to_string(ranks) + " " ISOCHRON_BIN "/async_worker " +
+            folder.string() + " " + words)};
     for (const auto& entry : fs::directory_iterator(folder)) {
       result.ends.push_back(read_end(entry.path()));
     }

@@ -265,7 +265,7 @@ TEST(JobTest, PiecesAreRefusedForAModelWithBatchNorm) {
   EXPECT_THROW(job.prepare(*model, optimizer), std::invalid_argument);
 }
 
-// 5 ms a sample, asleep: what a busy worker took from the others on a machine with fewer cores would blur the difference.
+// 5 ms a sample, asleep: what a busy worker takes from the others where cores are few would blur the difference.
 void take_time_on_rank_2(const at::Tensor& x) {
   if (world_rank() == 2) {
     std::this_thread::sleep_for(x.size(0) * std::chrono::milliseconds(5));
