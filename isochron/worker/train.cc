@@ -210,6 +210,10 @@ class Run {
     const bool logged = log_is_whole();
     finish();
     if (!logged) {
+      if (reporter_) {
+        complain_line(
+            "the run ends after " + std::to_string(trainer_.steps_done()) + " steps, since --log-errors is 'stop'");
+      }
       throw CLI::RuntimeError(EXIT_FAILURE);
     }
     return job.stop_signal();

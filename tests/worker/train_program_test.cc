@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/shell_test.h"
+#include "tests/small_disk.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -188,6 +189,20 @@ TEST_F(TrainProgramTest, SaysWhatIsNotPermittedOutOfStep) {
     EXPECT_EQ(outcome.status, 2) << words;
     EXPECT_THAT(outcome.errors, HasSubstr(expected)) << words;
   }
+}
+
+TEST_F(TrainProgramTest, ALogThatCannotBeWrittenEndsAllWorkersIfItShall) {
+  const SmallDisk disk(std::size_t{16} << 10U);  // for some 30 of 136 steps
+  if (!disk.why_not().empty()) {
+    GTEST_SKIP() << disk.why_not();
+  }
+  const std::string log = "--epochs 4 --eval-every 0 --checkpoints saved --log " + (disk.path() / "run.jsonl").string();
+  const Outcome stopped = run_ranks(2, kSmall + log + " --log-errors stop");
+  EXPECT_EQ(stopped.status, 1) << stopped.errors;
+  EXPECT_THAT(stopped.errors, HasSubstr("No space left on device"));
+  EXPECT_THAT(stopped.errors, HasSubstr("since --log-errors is 'stop'"));
+  EXPECT_FALSE(std::filesystem::is_empty(folder_ / "saved")) << "all saved before they ended";
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "saved" / "step-000000136.ckpt"));
 }
 
 TEST_F(TrainProgramTest, ReportsBadUsageOnceHoweverManyRanks) {
