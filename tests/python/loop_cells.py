@@ -2,7 +2,7 @@
 again in one. test_torch_loops.py runs them and compares; docs/loops.md lists them.
 
 A cell is a function of a Run. Every sample has a number, so that what a step used is known; whoever computes sleeps for
-as long as its samples take, 8 ms each on the slow worker and a quarter of that on the fast one: a step is long enough
+as long as its samples take, 4 ms each on the slow worker and a quarter of that on the fast one: a step is long enough
 that a scheduler's time slice, taken by other work, is a small part of it.
 """
 
@@ -24,7 +24,7 @@ TENSORFLOW = pathlib.Path(__file__).resolve().parents[1] / "tensorflow" / "loop_
 BATCH = 40
 STEPS = 12
 SIZE = BATCH * STEPS
-SECONDS = (0.002, 0.008)  # a sample, by rank
+SECONDS = (0.001, 0.004)  # a sample, by rank
 
 
 @dataclass

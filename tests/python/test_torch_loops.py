@@ -55,6 +55,6 @@ def check_samples(cell, single, both):
 
 
 def check_split(splits):
-    """By 2 and 8 ms a sample the fast worker gets four fifths; other work may move some, but not to equal shares."""
+    """By 1 and 4 ms a sample the fast worker gets four fifths; other work may move some, but not to equal shares."""
     fast, slow = splits[min(10, len(splits) - 1)]
     assert fast > 1.5 * slow, splits
