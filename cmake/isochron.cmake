@@ -76,11 +76,23 @@ function(isochron_gtest name)
   endif()
 endfunction()
 
-# isochron_pytest(NAME ARGUMENTS...): a run of pytest as one test of ctest. It keeps what failed, so that
-# scripts/test.py can repeat that alone.
+# isochron_script_test(NAME COMMAND [ENVIRONMENT PAIRS...] [PROPERTIES PAIRS...]): a run of several cases as one test of
+# ctest, which writes down what has passed (tests/passed_before.py), so that scripts/test.py can repeat the rest alone.
+function(isochron_script_test name)
+  cmake_parse_arguments(arg "" "" "COMMAND;ENVIRONMENT;PROPERTIES" ${ARGN})
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  set_tests_properties(${name} PROPERTIES ${arg_PROPERTIES}
+    ENVIRONMENT "ISOCHRON_PASSED=${PROJECT_BINARY_DIR}/reports/${name}.passed;${arg_ENVIRONMENT}")
+endfunction()
+
+# isochron_pytest(NAME ARGUMENTS [ENVIRONMENT PAIRS...] [PROPERTIES PAIRS...]): a run of pytest. A test that stands still
+# for ten minutes shows where.
 function(isochron_pytest name)
-  add_test(NAME ${name} COMMAND ${ISOCHRON_VENV}/bin/python -m pytest -q -rfEs
-    -o cache_dir=${PROJECT_BINARY_DIR}/pytest/${name} ${ARGN})
+  cmake_parse_arguments(arg "" "" "ARGUMENTS;ENVIRONMENT;PROPERTIES" ${ARGN})
+  isochron_script_test(${name}
+    COMMAND ${ISOCHRON_VENV}/bin/python -m pytest -q -rfEs --durations=15 -p no:cacheprovider -o faulthandler_timeout=600
+      ${arg_ARGUMENTS}
+    ENVIRONMENT ${arg_ENVIRONMENT} PROPERTIES ${arg_PROPERTIES})
 endfunction()
 
 # isochron_gtest_parts(PROGRAM QUICK FILTERS...): the cases that FILTERS name are for `make test`, the others for `make

@@ -134,6 +134,7 @@ def ctest(stage, *options, **variables):
     report = stage.build / "junit.xml"
     report.unlink(missing_ok=True)
     ok = stage.run("ctest", "--test-dir", stage.build, "--output-junit", report, "--output-on-failure",
+                   "--test-output-size-passed", "1000000",  # else the lines that say what was skipped may be cut off
                    "--no-tests=error", *options, **variables)  # fmt: skip
     if not report.exists():
         raise StageFailed("ctest did not run")
@@ -161,8 +162,7 @@ def run_selected(stage, known):
     ok, counts = ctest(stage, "--parallel", str(build.CORES + (2 if stage.name == "full" else 1)), *selection)
     outcome = Outcome()
     if not ok and len(counts.failed_runs) <= MOST_REPEATED:
-        only_failed = {"PYTEST_ADDOPTS": "--last-failed", "ISOCHRON_FAILED_ONLY": "1"}
-        _, again = ctest(stage, "--rerun-failed", *selection, **only_failed)
+        _, again = ctest(stage, "--rerun-failed", *selection, ISOCHRON_FAILED_ONLY="1")
         counts, outcome.repeated = counts.after(again)
     return counts, outcome
 

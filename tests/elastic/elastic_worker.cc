@@ -264,7 +264,7 @@ class Subject {
   at::Tensor loss(const at::Tensor& data, const at::Tensor& target) {
     std::this_thread::sleep_for(std::chrono::milliseconds(script_.number("pace", 0)));
     if (job_.size() < script_.number("await", 0) && job_.step() + 10 >= script_.number("steps", 20)) {
-      std::this_thread::sleep_for(1s);
+      std::this_thread::sleep_for(3s);
     }
     const auto exhausted = script_.number("memory", std::numeric_limits<std::int64_t>::max());
     if (data.size(0) > exhausted) {

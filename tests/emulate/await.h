@@ -15,7 +15,7 @@ namespace isochron::emulate {
 template <class Condition>
 bool await(Condition condition) {
   using namespace std::chrono_literals;
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) {
       return false;

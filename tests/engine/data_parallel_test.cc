@@ -258,7 +258,7 @@ TEST(DataParallelTest, CompressesGradientsOnTheWire) {
 
 TEST(DataParallelTest, NamesTheRankWhoseBackwardIsMissing) {
   auto model = make_model(1, torch::kFloat);
-  const auto timeout = world_rank() == 0 ? std::chrono::milliseconds(300) : std::chrono::milliseconds(60'000);
+  const auto timeout = world_rank() == 0 ? std::chrono::milliseconds(3000) : std::chrono::milliseconds(60'000);
   {
     DataParallel parallel(model->parameters(), {}, make_group(make_mpi_backend(MPI_COMM_WORLD, {.timeout = timeout})));
     parallel.begin_step();

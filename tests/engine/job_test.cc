@@ -265,10 +265,10 @@ TEST(JobTest, PiecesAreRefusedForAModelWithBatchNorm) {
   EXPECT_THROW(job.prepare(*model, optimizer), std::invalid_argument);
 }
 
-// 5 ms a sample, asleep: what a busy worker takes from the others where cores are few would blur the difference.
+// 20 ms a sample, asleep: what a busy worker takes from the others where cores are few would blur the difference.
 void take_time_on_rank_2(const at::Tensor& x) {
   if (world_rank() == 2) {
-    std::this_thread::sleep_for(x.size(0) * std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(x.size(0) * std::chrono::milliseconds(20));
   }
 }
 
@@ -287,7 +287,7 @@ TEST(JobTest, ASlowWorkerGetsAFewerSamples) {
   job.prepare(*model, optimizer);
   for ([[maybe_unused]] const auto epoch : job.epochs(1)) {
     for (const auto& [x, y] : job.loader(dataset)) {
-      // Rank 2 needs 5 ms a sample, far more than the others need for a batch; they wait for it inside BatchNorm,
+      // Rank 2 needs 20 ms a sample, far more than the others need for a batch; they wait for it inside BatchNorm,
       // and must not be taken for slow.
       take_time_on_rank_2(x);
       job.backward(loss_of(model, x, y));

@@ -5,11 +5,15 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
 from ranks import Nursery, Ranks
 from two_hosts import TwoHosts
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import passed_before  # noqa: E402
 
 HEADER = {"type": "run", "schema": 1, "program": "train", "version": "0.1.0", "policy": "isochron", "cluster": "pair",
           "global_batch": 40, "seed": 7, "workers": [{"id": 0, "name": "fast", "kind": "cpu"},
@@ -33,6 +37,10 @@ QUICK = (
     "test_torch_parity.py::test_uneven_equals_single_process[gpt2-ddp]",
     "test_torch_failures.py::test_survivors_of_a_killed_worker_go_on",
 )
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(passed_before)
 
 
 def pytest_collection_modifyitems(items):

@@ -60,7 +60,7 @@ class Ranks:
     def run(self, case, **arguments):
         """What every rank returned; an AssertionError with the traces of those that raised."""
         self.start(case, **arguments)
-        replies = [connection.recv() for connection in self.connections]
+        replies = [self._reply(rank) for rank in range(len(self.connections))]
         raised = [f"rank {rank}:\n{value}" for rank, (worked, value) in enumerate(replies) if not worked]
         assert not raised, "\n".join(raised)
         return [value for _, value in replies]
@@ -70,9 +70,14 @@ class Ranks:
             connection.send((case, arguments))
 
     def result(self, rank):
-        worked, value = self.connections[rank].recv()
+        worked, value = self._reply(rank)
         assert worked, f"rank {rank}:\n{value}"
         return value
+
+    def _reply(self, rank):
+        """Ranks wait for each other for up to 600 s (nursery.py)."""
+        assert self.connections[rank].poll(900), f"rank {rank} does not answer"
+        return self.connections[rank].recv()
 
     def kill(self, rank, number=signal.SIGKILL):
         os.kill(self.processes[rank], number)

@@ -168,7 +168,7 @@ def words_of(kind, call):
 
 
 def test_who_keeps_the_coordinator_waiting_is_named():
-    options, told = options_of(sync="ssp", staleness=0, timeout=0.2), threading.Event()
+    options, told = options_of(sync="ssp", staleness=0, timeout=2.0), threading.Event()
 
     def work(threads, rank):
         session = set_out(threads, rank, 2, options)

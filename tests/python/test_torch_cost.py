@@ -20,7 +20,7 @@ def test_dealt_by_cost_equals_single_process(pair, kind):
         assert result["loss"] == pytest.approx(result["true_loss"], abs=EXACT)
     first, second = (result["shares"] for result in results)
     assert len(set(first)) > 2  # the shares differ from step to step
-    assert sum(first) > 1.2 * sum(second)  # and the faster worker has more
+    assert sum(first[25:]) > 1.2 * sum(second[25:])  # and the faster worker has more
 
 
 def test_what_attention_costs_is_learned_alike_by_all(pair):

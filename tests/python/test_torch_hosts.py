@@ -22,7 +22,7 @@ def run_on_both(hosts, folder, commands):
     (folder / "train.py").write_text(SCRIPT)
     options = {"cwd": folder, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     processes = [hosts.start(host, command, **options) for host, command in enumerate(commands)]
-    outputs = [process.communicate(timeout=120) for process in processes]
+    outputs = [process.communicate(timeout=300) for process in processes]
     for process, (_, errors) in zip(processes, outputs, strict=True):
         assert process.returncode == 0, errors
     return "".join(output for output, _ in outputs).splitlines()

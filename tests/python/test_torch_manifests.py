@@ -88,7 +88,7 @@ def check_one_job(folder, commands, variables):
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                  for command, given in commands]  # fmt: skip
     try:
-        outputs = [process.communicate(timeout=120) for process in processes]
+        outputs = [process.communicate(timeout=300) for process in processes]
     finally:
         for process in processes:
             process.kill()

@@ -53,7 +53,7 @@ def test_sides_accumulate_and_a_second_job_finds_its_groups(make_ranks):
 def test_the_others_go_on_without_a_leader_one_that_follows_or_a_whole_side(make_ranks, sides, victim, how):
     """Lost before BatchNorm's exchange and, by "hook", before that of the gradients."""
     ranks = make_ranks(len(sides))
-    ranks.start("survive_on_sides", sides=sides, how=how, victim=victim, when=4, timeout=30.0)
+    ranks.start("survive_on_sides", sides=sides, how=how, victim=victim, when=4, timeout=120.0)
     for rank in range(len(sides)):
         if rank != victim:
             result = ranks.result(rank)
@@ -61,4 +61,4 @@ def test_the_others_go_on_without_a_leader_one_that_follows_or_a_whole_side(make
             assert result["complete"]
             assert result["members"] == len(sides) - 1
             assert set(result["events"]) == {("death", victim)}
-            assert result["longest"] < 20.0
+            assert result["longest"] < 60.0

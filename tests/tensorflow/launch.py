@@ -8,7 +8,6 @@ any thread of its own, and run their cases one after the other. Exit code 77: Te
 import json
 import os
 import pathlib
-import signal
 import sys
 import tempfile
 import time
@@ -19,9 +18,8 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
+from passed_before import note, passed_before  # noqa: E402
 from ports import free_ports  # noqa: E402
-
-LIMIT = 900  # seconds for a world on a machine that is busy; beyond them it hangs
 
 try:
     import tensorflow  # noqa: F401
@@ -32,12 +30,13 @@ except ImportError:
 sys.path[:0] = [str(ROOT / "python"), str(HERE)]
 
 WORLDS = {  # workers, cases; each world finds the files of those before it in ..
-    "two": (2, ["save", "fit_mlp", "fit_cnn", "fit_transformer", "unweighted", "callbacks", "let_go", "own_train_step",
-                "backup", "rebalances", "summary", "memory", "optimizers", "mixed_precision", "compiled", "sources",
-                "fit_options", "mistakes", "numbers", "hidden_numbers", "skipped_numbers", "sync_points",
-                "first_of_a_size", "save_with_a_batch_out", "earlier_version", "heartbeat_is_ours", "own_pipelines",
-                "fit_pipeline", "pipeline_resume", "pipeline_mistakes", "lengths", "lengths_pipeline",
-                "lengths_unweighted", "early_exit", "log_again", "two_datasets", "fine_tuning", "examples_after"]),
+    "two": (2, ["save", "callbacks", "rebalances", "memory", "fit_mlp", "fit_cnn", "numbers", "hidden_numbers",
+                "skipped_numbers", "mistakes", "sources"]),
+    "fit": (2, ["fit_transformer", "unweighted", "let_go", "own_train_step", "backup", "summary", "optimizers",
+                "mixed_precision", "compiled", "fit_options", "sync_points", "first_of_a_size",
+                "save_with_a_batch_out", "earlier_version", "heartbeat_is_ours", "examples_after"]),
+    "data": (2, ["own_pipelines", "fit_pipeline", "pipeline_resume", "pipeline_mistakes", "lengths",
+                 "lengths_pipeline", "lengths_unweighted", "early_exit", "log_again", "two_datasets", "fine_tuning"]),
     "three": (3, ["loop_mlp", "loop_cnn", "loop_transformer", "resume"]),
     "one": (1, ["loop_cnn", "fit_cnn", "callbacks", "resume", "rendezvous", "rendezvous_strangers",
                 "roll_call_strangers", "mistakes", "stream_source", "pipeline_mistakes", "lengths_mistakes",
@@ -53,6 +52,11 @@ WORLDS = {  # workers, cases; each world finds the files of those before it in .
     "async_left": (3, ["async_left"]),
     "async_stopped": (3, ["async_stopped"]),
 }  # fmt: skip
+NEEDS = {  # the cases whose files another one reads
+    "three.resume": ["two.save"],
+    "one.resume": ["two.save"],
+    "one.reports": ["two.callbacks", "two.rebalances", "two.memory"],
+}
 
 
 def be_worker(rank, ports, folder, cases):
@@ -62,16 +66,26 @@ def be_worker(rank, ports, folder, cases):
     if len(ports) > 1:
         cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
         os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
-    signal.alarm(LIMIT)
     import worker
 
     worker.run(rank, folder, cases)
 
 
-def run_world(name, only, folder):
+def cases_of(worlds):
+    """(world, cases): all that a world has, or those that are named; in a second try those that have not passed, and what
+    they find the files of."""
+    before = passed_before()
+    asked = [(name, only.split(",") if only else WORLDS[name][1])
+             for name, _, only in (world.partition(":") for world in worlds)]  # fmt: skip
+    left = {f"{name}.{case}" for name, cases in asked for case in cases} - before
+    left |= {needed for case in left for needed in NEEDS.get(case, ())}
+    chosen = [(name, [case for case in cases if f"{name}.{case}" in left]) for name, cases in asked]
+    return [(name, cases) for name, cases in chosen if cases]
+
+
+def run_world(name, cases, folder):
     """The names of the cases that failed."""
-    size, cases = WORLDS[name]
-    cases = only.split(",") if only else cases
+    size, _ = WORLDS[name]
     folder.mkdir()
     ports = free_ports(size)
     children = []
@@ -96,6 +110,7 @@ def passed(folder, case, size):
     said = [file.read_text() if file.exists() else "no word" for file in files]
     if all(words.startswith("passed") for words in said):
         print(f"{folder.name}.{case}: {said[0]}", flush=True)
+        note(f"{folder.name}.{case}")
         return True
     for rank, words in enumerate(said):
         print(f"{folder.name}.{case}, rank {rank}: {words}\n{(folder / f'log.{rank}').read_text()[-3000:]}", flush=True)
@@ -105,10 +120,9 @@ def passed(folder, case, size):
 def main(worlds):
     failed = []
     with tempfile.TemporaryDirectory() as scratch:
-        for world in worlds:
-            name, _, only = world.partition(":")
+        for name, cases in cases_of(worlds):
             start = time.monotonic()
-            failed += [f"{name}.{case}" for case in run_world(name, only, pathlib.Path(scratch) / name)]
+            failed += [f"{name}.{case}" for case in run_world(name, cases, pathlib.Path(scratch) / name)]
             print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
     print(f"failed: {', '.join(failed)}" if failed else "all passed")
     return bool(failed)

@@ -57,7 +57,7 @@ def launched_loss(folder):
 def program_launched(folder):
     """Under `isochron launch`, on an emulated cluster whose second worker has a third of the speed."""
     cluster = folder / "cluster.toml"
-    cluster.write_text("[[worker]]\nname = 'fast'\ncores = 0.6\n[[worker]]\nname = 'slow'\ncores = 0.2\n")
+    cluster.write_text("[[worker]]\nname = 'fast'\ncores = 0.9\n[[worker]]\nname = 'slow'\ncores = 0.3\n")
     launcher = [os.environ["ISOCHRON_PROGRAM"], "launch", "--cluster", str(cluster), "--", sys.executable]
     done = launch(launcher, folder, NOBODY)
     assert done.returncode == 0, done.stdout + done.stderr

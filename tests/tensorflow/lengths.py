@@ -79,13 +79,15 @@ def check(collate, epochs=4, weighting="exact"):
             counts = int(tf.reduce_sum(batch["length"]))
             shares.append(len(batch["length"]))
             used += batch["length"].numpy().tolist()
-            sleep_for(counts, job.rank)
+            if weighting == "exact":
+                sleep_for(counts, job.rank)
             train(batch)
         assert job.ledger.complete
     totals = job.gather(float(sum(used)))
     assert sum(totals) == epochs * data["length"].sum()
     assert job.size == 1 or len(set(shares)) > 2
-    assert job.size == 1 or totals[0] > 1.2 * totals[1], totals
+    if job.size > 1 and weighting == "exact":
+        assert totals[0] > 1.2 * totals[1], totals
     far = models.difference(model, train_alone(epochs))
     job.close()
     return far

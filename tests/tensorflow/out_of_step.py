@@ -308,7 +308,7 @@ def async_left(folder):
 
 def async_stopped(folder):
     """It stands still: noticed by its heartbeat, long before the time-out."""
-    part(folder, 2, partial(die, case="async_stopped", by=signal.SIGSTOP), timeout=40.0)
+    part(folder, 2, partial(die, case="async_stopped", by=signal.SIGSTOP), timeout=80.0)
     os.kill(int((folder / "gone").read_text()), signal.SIGKILL)
 
 

@@ -110,7 +110,8 @@ def slow_down(job, samples):
 
 def check_split(job, sizes):
     assert all(sum(of_step) <= parity.BATCH for of_step in sizes)
-    assert job.size == 1 or any(first > 1.5 * second for first, second in sizes[:10]), sizes
+    late = sizes[len(sizes) // 2 :]
+    assert job.size == 1 or sum(first for first, _ in late) > 1.3 * sum(second for _, second in late), sizes
 
 
 def check_loop(name, pipeline, make_step):

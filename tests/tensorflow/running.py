@@ -138,7 +138,7 @@ def rebalances(folder):
         for record in isochron_runs.read_run(folder / "slow.jsonl").step_records:
             batch, seconds = record["batch_sizes"][-1], record["compute_seconds"][-1]
             assert seconds >= 0.04 * batch, record
-            assert record["seconds"] >= seconds - 0.04, record  # each worker has a clock of its own
+            assert record["seconds"] >= seconds / 2, record  # each worker has a clock of its own
     return f"rebalanced after step {steps - 1}"
 
 

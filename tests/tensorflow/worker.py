@@ -1,6 +1,7 @@
 """One worker of the tests: runs cases one after the other in a process that launch.py made."""
 
 import resource
+import signal
 import traceback
 
 import fitting
@@ -13,6 +14,7 @@ import pipelines
 import running
 import starting
 
+LIMIT = 600  # seconds for a case on a machine that is busy; beyond them it hangs
 CASES = {**parity.CASES, **running.CASES, **starting.CASES, **out_of_step.CASES, **fitting.CASES, **launching.CASES,
          **pipelines.CASES, **lengths.CASES, **habits.CASES}  # fmt: skip
 
@@ -24,6 +26,7 @@ def cpu_seconds():
 def run(rank, folder, cases):
     """What became of each goes to a file of its name and the rank."""
     for case in cases:
+        signal.alarm(LIMIT)
         before = cpu_seconds()
         try:
             words = CASES[case](folder)

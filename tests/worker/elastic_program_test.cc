@@ -44,7 +44,7 @@ class ElasticProgramTest : public ShellTest {
                                       << "timeout -s KILL 240 '" ISOCHRON_PROGRAM "' launch " << launch << " & job=$!\n"
                                       << "launcher() { pgrep -P $job; };\n"
                                       << meanwhile << "\nwait $job\n";
-    return shell("bash script");
+    return shell("timeout -s KILL 300 bash script");
   }
 
   void expect_proven_ledger() const {
@@ -101,9 +101,9 @@ class ElasticProgramTest : public ShellTest {
 };
 
 TEST_F(ElasticProgramTest, ALostWorkerIsReplaced) {
-  const Outcome outcome = script("-n 3 --replace 1 -- " + kTrain + "--steps 100", "after 10; kill -9 $(pid 1)");
+  const Outcome outcome = script("-n 3 --replace 1 -- " + kTrain + "--steps 300", "after 10; kill -9 $(pid 1)");
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
-  EXPECT_EQ(last_step(), 99);
+  EXPECT_EQ(last_step(), 299);
   EXPECT_THAT(events(), Contains("death w1"));
   EXPECT_THAT(events(), Contains("join w1"));
   EXPECT_THAT(outcome.errors, HasSubstr("was lost, and another is started in its place"));
@@ -124,9 +124,9 @@ TEST_F(ElasticProgramTest, TheFirstWorkerMayBeLostToo) {
 
 TEST_F(ElasticProgramTest, AWorkerIsAddedOnRequest) {
   const Outcome outcome =
-      script("-n 2 -- " + kTrain + "--steps 100", "after 10; '" ISOCHRON_PROGRAM "' launch --attach $(launcher) -n 1");
+      script("-n 2 -- " + kTrain + "--steps 300", "after 10; '" ISOCHRON_PROGRAM "' launch --attach $(launcher) -n 1");
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
-  EXPECT_EQ(last_step(), 99);
+  EXPECT_EQ(last_step(), 299);
   EXPECT_THAT(events(), Contains("join w2"));
   // Its first share is a cautious one.
   const std::vector<WorkerStep> shares = first_step_of(3).workers;
@@ -172,7 +172,7 @@ TEST_F(ElasticProgramTest, OnOneHostNothingListensButOnLoopback) {
 
 TEST_F(ElasticProgramTest, AStoppedWorkerIsEvicted) {
   const Outcome outcome = script(
-      "-n 3 -- " + kTrain + "--steps 40 --timeout 2", "after 10; kill -STOP $(pid 2); sleep 6; kill -CONT $(pid 2)");
+      "-n 3 -- " + kTrain + "--steps 40 --timeout 8", "after 10; kill -STOP $(pid 2); sleep 14; kill -CONT $(pid 2)");
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_EQ(last_step(), 39);
   EXPECT_THAT(events(), Contains("evicted w2"));
@@ -213,7 +213,7 @@ TEST_F(ElasticProgramTest, AWorkerWhoseNetworkFailsIsEvicted) {
     std::ofstream(folder_ / "cluster.toml")
         << "[[worker]]\nname = 'w'\ncount = " << workers << "\ncores = 0.5\nnetwork = { rate = \"1gbit\" }\n";
     const Outcome outcome = script(
-        "--cluster cluster.toml -- " + kTrain + "--steps 40 --timeout 3",
+        "--cluster cluster.toml -- " + kTrain + "--steps 40 --timeout 8",
         "after 10; ip -n $(basename isochron-*)-" + std::to_string(cut_off) + " link set eth0 down");
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
     EXPECT_EQ(last_step(), 39);

@@ -33,7 +33,7 @@ class TrainProgramTest : public ShellTest {
  protected:
   // A hang must fail, not last.
   [[nodiscard]] Outcome limited(const std::string& words) const {
-    return shell("OMP_NUM_THREADS=1 timeout 100 " + words);
+    return shell("OMP_NUM_THREADS=1 timeout 300 " + words);
   }
   [[nodiscard]] Outcome run(const std::string& words) const { return limited("'" ISOCHRON_PROGRAM "' " + words); }
   [[nodiscard]] Outcome run_ranks(int ranks, const std::string& words) const {
@@ -83,7 +83,7 @@ TEST_F(TrainProgramTest, ServesItsLivePage) {
   write(
       "script",
       "'" ISOCHRON_PROGRAM "' " + kSmall +
-          "--epochs 1000 --steps 3000 --eval-every 0 --serve 0 --quiet 2>said & job=$!\n"
+          "--epochs 100000 --steps 1000000 --eval-every 0 --serve 0 --quiet 2>said & job=$!\n"
           "until url=$(grep -o 'http://[^ ]*' said); do sleep 0.05; done\n"
           "sleep 0.5\n"
           "for page in '' metrics healthz; do python3 -c \"import sys, urllib.request; "
