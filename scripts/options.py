@@ -43,12 +43,11 @@ def keywords(rows):
         if row["name"] == "global_batch" or not (row["torch"] or row["tensorflow"]):
             continue
         kind = python_type(row)
-        comment = row["meaning"]
         line = f"    {row['name']}: {kind}"
         if len(line) > 116:
             kind = kind.removeprefix("Literal[").removesuffix("]")
             line = f"    {row['name']}: Literal[\n        {kind}\n    ]"
-        lines.append(f"    # {comment}\n{line}\n")
+        lines.append(f'{line}\n    """{row["meaning"]}."""\n')
     return "".join(lines)
 
 

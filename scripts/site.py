@@ -15,8 +15,20 @@ Written from the package's docstrings. What each option of a job means is in the
 [TensorFlow](tensorflow.md).
 
 ::: isochron.torch.job.Job
+    options: {inherited_members: true}
+::: isochron.keywords.JobKeywords
+::: isochron.torch.options.TorchKeywords
+::: isochron.torch.source.LoaderKeywords
 ::: isochron.torch.loader.Loader
+::: isochron.torch.shards.Shards
+::: isochron.torch.dropout.Dropout
+::: isochron.torch.watching.watch
+::: isochron.torch.profiling.profile
+::: isochron.torch.lightning.IsochronCallback
+::: isochron.torch.transformers.IsochronTrainer
 ::: isochron.tensorflow.job.Job
+    options: {inherited_members: true}
+::: isochron.tensorflow.options.TensorFlowKeywords
 ::: isochron.run
 ::: isochron.plot
 ::: isochron.errors

@@ -82,7 +82,8 @@ function showRuns() {
   const run = currentRun();
   const facts = [run.cluster && `cluster ${run.cluster}`, run.model && `model ${run.model}`,
                  run.dataset && `dataset ${run.dataset}`, `global batch ${formatNumber(run.global_batch)}`,
-                 `seed ${run.seed}`, `isochron ${run.version} ${run.program}`];
+                 `seed ${run.seed}`, `isochron ${run.version} ${run.program}`,
+                 isNumber(run.summary.over_equal_shares) && "x equal shares: by the last 32 steps"];
   document.getElementById("about").textContent = facts.filter((fact) => fact).join(", ");
 }
 

@@ -8,67 +8,67 @@ from typing import Literal, TypedDict
 class JobKeywords(TypedDict, total=False):
     """What isochron.torch.Job and isochron.tensorflow.Job take besides global_batch."""
 
-    # What splits it; see 'isochron policies'
     policy: str
-    # The log of an earlier run of these workers, whose speeds the first split follows; empty: equal shares
+    """What splits it; see 'isochron policies'."""
     start_from: str
-    # Gradients: exact are one big batch's, mean for comparison
+    """The log of an earlier run of these workers, whose speeds the first split follows; empty: equal shares."""
     weighting: Literal["exact", "mean"]
-    # The samples that do not fill a step: taken or left out
+    """Gradients: exact are one big batch's, mean for comparison."""
     last_batch: Literal["keep", "drop"]
-    # Sets parameters and the order of the samples
+    """The samples that do not fill a step: taken or left out."""
     seed: int
-    # BatchNorm over the global batch, not each worker's samples
+    """Sets parameters and the order of the samples."""
     sync_batch_norm: bool
-    # In step, in local rounds, each on its own, on its own within a bound
+    """BatchNorm over the global batch, not each worker's samples."""
     sync: Literal["bsp", "local", "asp", "ssp"]
-    # ssp: iterations ahead of the slowest at most
+    """In step, in local rounds, each on its own, on its own within a bound."""
     staleness: int
-    # asp, ssp: what an update's learning rate follows
+    """ssp: iterations ahead of the slowest at most."""
     push_rate: Literal[
         "none", "batch-linear", "batch-sqrt", "staleness", "batch-linear+staleness", "batch-sqrt+staleness"
     ]
-    # asp, ssp: less momentum, since asynchrony adds some
+    """asp, ssp: what an update's learning rate follows."""
     momentum_correction: bool
-    # asp, ssp: over TensorFlow's own servers, or over sockets of our own, which are faster
+    """asp, ssp: less momentum, since asynchrony adds some."""
     transport: Literal["tensorflow", "sockets"]
-    # local: steps between two exchanges; 0: chosen
+    """asp, ssp: over TensorFlow's own servers, or over sockets of our own, which are faster."""
     round_steps: int
-    # local: of the time, for exchanges, if steps are chosen
+    """local: steps between two exchanges; 0: chosen."""
     network_share: float
-    # local: what takes the averaged change of a round
+    """local: of the time, for exchanges, if steps are chosen."""
     outer: Literal["average", "nesterov"]
-    # local: its learning rate; 0: 1 with average, 0.7 with nesterov
+    """local: what takes the averaged change of a round."""
     outer_lr: float
-    # local: its momentum, with nesterov
+    """local: its learning rate; 0: 1 with average, 0.7 with nesterov."""
     outer_momentum: float
-    # How the learning rate follows the global batch
+    """local: its momentum, with nesterov."""
     lr_rule: Literal["none", "linear", "sqrt", "legw", "adascale"]
-    # The batch that the rate was tuned for; 0: the global batch
+    """How the learning rate follows the global batch."""
     reference_batch: int
-    # Steps in which the rate rises to its value
+    """The batch that the rate was tuned for; 0: the global batch."""
     warmup_steps: int
-    # Its name, for people; empty: worker-K, on several hosts HOST-K
+    """Steps in which the rate rises to its value."""
     name: str
-    # Workers of one kind share the shape of their time curve; empty: the device's
+    """Its name, for people; empty: worker-K, on several hosts HOST-K."""
     kind: str
-    # Nominal speed against the others; 0: unknown
+    """Workers of one kind share the shape of their time curve; empty: the device's."""
     weight: float
-    # Samples it takes at least
+    """Nominal speed against the others; 0: unknown."""
     min_batch: int
-    # Samples it takes at most; 0: no limit
+    """Samples it takes at least."""
     max_batch: int
-    # It takes multiples of this
+    """Samples it takes at most; 0: no limit."""
     granularity: int
-    # Samples it computes at a time; 0: all
+    """It takes multiples of this."""
     micro_batch: int
-    # What they travel as
+    """Samples it computes at a time; 0: all."""
     compression: Literal["none", "bf16", "int8"]
-    # Seconds that a worker may keep the others waiting before it is out
+    """What they travel as."""
     timeout: float
-    # When a gradient is not finite: end, leave the step out, go back to a checkpoint
+    """Seconds that a worker may keep the others waiting before it is out."""
     on_nonfinite: Literal["stop", "skip", "rollback", "ignore"]
-    # When the dataset fails at a sample: end everywhere, or go on without it
+    """When a gradient is not finite: end, leave the step out, go back to a checkpoint."""
     on_bad_sample: Literal["stop", "skip"]
-    # SIGTERM and SIGINT end the loops of all at one step
+    """When the dataset fails at a sample: end everywhere, or go on without it."""
     handle_signals: bool
+    """SIGTERM and SIGINT end the loops of all at one step."""

@@ -47,9 +47,9 @@ def find_model(optimizer: Any) -> Any:
 
 def watch_first_optimizer(**options: Any) -> None:
     """From the first step of an optimizer on, as soon as a wrapped model is known."""
-    from torch.optim.optimizer import register_optimizer_step_post_hook
+    from isochron.torch.watching import watch  # first: it says what to install where there is no torch
 
-    from isochron.torch.watching import watch
+    from torch.optim.optimizer import register_optimizer_step_post_hook  # isort: skip
 
     def begin(optimizer: Any, *unused: Any) -> None:
         handle.remove()

@@ -51,15 +51,24 @@ def test_a_watched_loop_is_told_what_it_would_gain_and_trains_as_before(tmp_path
 
 
 def test_a_job_gains_what_was_foretold_and_says_so_itself(tmp_path):
-    result = run_loop(tmp_path, "both")
-    foretold, own, true = (float(one) for one in re.search(r"gains (\S+) (\S+) (\S+)", result.stdout).groups())
-    # Sleeping workers are steady, but the machine may have other things to do.
-    assert foretold == pytest.approx(true, rel=0.25)
-    assert own == pytest.approx(true, rel=0.25)
+    """Within 15 %: sleeping workers are steady, but the machine may have other things to do in one run of three."""
+    gains = []
+    for turn in range(3):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        result = run_loop(folder, "both")
+        gains.append([float(one) for one in re.search(r"gains (\S+) (\S+) (\S+)", result.stdout).groups()])
+        foretold, own, true = gains[-1]
+        if foretold == pytest.approx(true, rel=0.15) and own == pytest.approx(true, rel=0.15):
+            return
+    raise AssertionError(gains)
 
 
-def test_fsdp_is_watched_without_a_probe(tmp_path):
-    result = run_loop(tmp_path, "fsdp", watch=["--watch"])
+@pytest.mark.parametrize("kind", ["fsdp", "accelerate"])
+def test_other_wrappers_are_watched(tmp_path, kind):
+    if kind == "accelerate":
+        pytest.importorskip("accelerate")
+    result = run_loop(tmp_path, kind, watch=["--watch"])
     assert re.search(r"worker-1 is the slowest .* would be up to \d\.\d times as fast", result.stderr), result.stderr
 
 

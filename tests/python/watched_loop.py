@@ -1,6 +1,6 @@
 """A training loop as people write it, on workers of which the second takes four times as long for a sample.
 
-"ddp" and "fsdp" know nothing of Isochron; "both" watches the loop and then makes a job of it, to see what it gains.
+"ddp", "fsdp" and "accelerate" know nothing of Isochron; "both" watches the loop and then makes a job of it, to see what it gains.
 """
 
 import statistics
@@ -34,14 +34,14 @@ def network(rank):
     return Slow(0.04 if rank == 1 else 0.01)
 
 
-def train(model, optimizer, rank, steps):
+def train(model, optimizer, rank, steps, backward=torch.Tensor.backward):
     torch.manual_seed(rank)
     seconds = []
     for _ in range(steps):
         start = time.perf_counter()
         x = torch.randn(BATCH, 4)
         loss = nn.functional.mse_loss(model(x), x.sum(1, keepdim=True))
-        loss.backward()
+        backward(loss)
         optimizer.step()
         optimizer.zero_grad()
         dist.all_reduce(loss.detach())  # as people do for their logs: it waits for the slowest
@@ -62,8 +62,21 @@ def train_job(job):
     return statistics.median(b - a for a, b in zip(ends[-9:], ends[-8:]))
 
 
+def train_accelerated():
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    rank = accelerator.process_index
+    model = network(rank)
+    model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    train(model, optimizer, rank, STEPS, accelerator.backward)
+    accelerator.end_training()
+
+
 def main(kind):
     torch.set_num_threads(1)
+    if kind == "accelerate":
+        return train_accelerated()
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     model = network(rank)

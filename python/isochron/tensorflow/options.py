@@ -11,10 +11,12 @@ from isochron.options import SharedOptions
 
 
 class TensorFlowKeywords(JobKeywords, total=False):
-    """The keywords of `isochron.tensorflow.Job`."""
+    """The keywords of `isochron.tensorflow.Job` besides those of every framework."""
 
     log: str | PathLike[str] | None
+    """A run log, which the first worker writes."""
     on_step: Callable[[Any], None] | None
+    """Called with the job after every step."""
 
 
 class JobOptions(SharedOptions):
@@ -22,6 +24,6 @@ class JobOptions(SharedOptions):
 
     FRAMEWORK: ClassVar[str] = "tensorflow"
     EXTRAS: ClassVar[dict[str, Any]] = {
-        "log": None,  # a run log, which the first worker writes
-        "on_step": None,  # called with the job after every step
+        "log": None,
+        "on_step": None,
     }

@@ -14,18 +14,28 @@ if TYPE_CHECKING:
 
 
 class TorchKeywords(JobKeywords, total=False):
-    """The keywords of `isochron.torch.Job`."""
+    """The keywords of `isochron.torch.Job` besides those of every framework."""
 
     reseed: bool
+    """torch.manual_seed by (seed, step, rank) before every step: dropout that a resume repeats."""
     device: torch.device | str | None
+    """None: the GPU of the local rank if there is one, else the CPU."""
     backend: str | None
+    """Of torch.distributed, if the group is still to be made."""
     elastic: bool | None
+    """Survivors of a lost worker go on; None: if the launcher and the backend let them."""
     dynamic: bool
+    """Batches say that their first dimension changes, for torch.compile."""
     log: str | PathLike[str] | None
+    """A run log, which the first worker writes."""
     tensorboard: Any
+    """A folder or a SummaryWriter."""
     on_step: Callable[[Any], None] | None
+    """Told of every finished step, on every worker."""
     on_event: Callable[[Any], None] | None
+    """Told of deaths, joins and so on, on every worker."""
     ddp: dict[str, Any]
+    """Further arguments of DistributedDataParallel."""
 
 
 class JobOptions(SharedOptions):
@@ -33,16 +43,16 @@ class JobOptions(SharedOptions):
 
     FRAMEWORK: ClassVar[str] = "torch"
     EXTRAS: ClassVar[dict[str, Any]] = {
-        "reseed": True,  # torch.manual_seed by (seed, step, rank) before every step: dropout that a resume repeats
-        "device": None,  # torch.device or str; None: the GPU of the local rank if there is one, else the CPU
-        "backend": None,  # of torch.distributed, if the group is still to be made
-        "elastic": None,  # survivors of a lost worker go on; None: if the launcher and the backend let them
-        "dynamic": True,  # batches say that their first dimension changes, for torch.compile
-        "log": None,  # a run log, which the first worker writes
-        "tensorboard": None,  # a folder or a SummaryWriter
-        "on_step": None,  # told of every finished step, on every worker
-        "on_event": None,  # told of deaths, joins and so on, on every worker
-        "ddp": {},  # further arguments of DistributedDataParallel
+        "reseed": True,
+        "device": None,
+        "backend": None,
+        "elastic": None,
+        "dynamic": True,
+        "log": None,
+        "tensorboard": None,
+        "on_step": None,
+        "on_event": None,
+        "ddp": {},
     }
 
     def validate(self) -> None:

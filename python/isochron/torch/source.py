@@ -51,19 +51,28 @@ HABITS = {
 class LoaderKeywords(TypedDict, total=False):
     """The keywords of `job.loader()`; docs/pytorch.md says more of each."""
 
-    num_workers: int  # processes that fetch samples
+    num_workers: int
+    """Processes that fetch samples."""
     collate_fn: Callable[[list[Any]], Any] | None
     pin_memory: bool
-    prefetch_steps: int  # so many steps ahead, by the split of the present one
+    prefetch_steps: int
+    """So many steps ahead, by the split of the present one."""
     worker_init_fn: Callable[[int], None] | None
     multiprocessing_context: Any
-    sampler: Iterable[int] | None  # what an epoch uses, in its order; None: every sample, in the seed's order
-    to_device: bool  # batches come on the job's device
-    max_steps: int | None  # an epoch is over after so many
-    lengths: Any  # of the samples: shares are dealt by cost (lengths.py)
-    cost: Any  # what a sample of a length costs
-    collate: Literal["padded", "packed"]  # how the costs of a batch add up
-    count: Literal["lengths"] | None  # what losses are means over; None: samples
+    sampler: Iterable[int] | None
+    """What an epoch uses, in its order; None: every sample, in the seed's order."""
+    to_device: bool
+    """Batches come on the job's device."""
+    max_steps: int | None
+    """An epoch is over after so many."""
+    lengths: Any
+    """Of the samples: shares are dealt by cost (lengths.py)."""
+    cost: Any
+    """What a sample of a length costs."""
+    collate: Literal["padded", "packed"]
+    """How the costs of a batch add up."""
+    count: Literal["lengths"] | None
+    """What losses are means over; None: samples."""
 
 
 @dataclass(frozen=True)
