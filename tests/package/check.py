@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds the projects of docs/cpp.md from outside: one from an installed package, one with the sources inside it."""
+"""Builds the projects of docs/cpp.md from outside: from installed packages, and with the sources inside."""
 
 import argparse
 import json
@@ -58,30 +58,46 @@ def check_installed(options, folder):
     run("cmake", "--build", project / "build")
     run(ROOT / "tests" / "ranks" / "mpirun.sh", options.mpirun, 2, project / "build" / "trainer")
 
-    # Core alone needs nothing of that.
-    (project / "CMakeLists.txt").write_text(text.replace("data engine", "core sim").replace(
-        "isochron::engine isochron::data", "isochron::core isochron::sim"))  # fmt: skip
-    (project / "trainer.cc").write_text((ROOT / "examples" / "02_simulate.cc").read_text())
-    (project / "build" / "CMakeCache.txt").unlink()
-    configure(project, places[0].split(";")[0], "CMAKE_DISABLE_FIND_PACKAGE_Torch=ON",
-              "CMAKE_DISABLE_FIND_PACKAGE_MPI=ON", "CMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON")  # fmt: skip
-    run("cmake", "--build", project / "build")
-    run(project / "build" / "trainer")
-
     (project / "CMakeLists.txt").write_text(text.replace("data engine", "engin"))
     assert "no component 'engin'" in " ".join(configure(project, places[0], fails=True).split())
 
 
-def check_inside(folder):
-    project = folder / "inside"
+def check_core(folder):
+    """Installed as the document says, where nothing but a compiler is to be found."""
+    commands = [line.split(" ")[1:] for line in block_of("docs/cpp.md", "text").splitlines()]
+    places = {"build/package": folder / "core-build", ".": ROOT, "~/isochron": folder / "core"}
+    without = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("Torch", "MPI", "ZLIB", "tomlplusplus", "CLI11")]
+    for number, words in enumerate(commands):
+        fast = ["-G", "Ninja", "-DISOCHRON_UNITY=ON", *without] if number == 0 else []
+        run("cmake", *(places.get(word, word) for word in words), *fast)
+    project = folder / "with_core"
     project.mkdir()
-    (project / "isochron").symlink_to(ROOT)
-    (project / "CMakeLists.txt").write_text(block_of("docs/cpp.md", "cmake", 1) + OWN_SETTINGS)
-    (project / "controller.cc").write_text((ROOT / "examples" / "01_controller.cc").read_text())
-    configure(project, "ISOCHRON_UNITY=ON")
-    check_flags(project, "controller.cc")
+    text = block_of("docs/cpp.md", "cmake").replace("data engine", "core sim")
+    (project / "CMakeLists.txt").write_text(text.replace("engine isochron::data", "core isochron::sim"))
+    (project / "trainer.cc").write_text((ROOT / "examples" / "02_simulate.cc").read_text())
+    configure(project, f"CMAKE_PREFIX_PATH={folder / 'core'}", *(one.removeprefix("-D") for one in without))
     run("cmake", "--build", project / "build")
+    run(project / "build" / "trainer")
+
+
+def check_inside(folder, kind):
+    """The sources in a folder, or where FetchContent has them."""
+    project = folder / kind
+    project.mkdir()
+    text, definitions = block_of("docs/cpp.md", "cmake", 1), ["ISOCHRON_UNITY=ON"]
+    if kind == "fetched":
+        text = text.replace("add_subdirectory(isochron EXCLUDE_FROM_ALL)\n", block_of("docs/cpp.md", "cmake", 2))
+        definitions += ["ISOCHRON_GIT=here", f"FETCHCONTENT_SOURCE_DIR_ISOCHRON={ROOT}"]
+    else:
+        (project / "isochron").symlink_to(ROOT)
+    (project / "CMakeLists.txt").write_text(text + OWN_SETTINGS)
+    (project / "controller.cc").write_text((ROOT / "examples" / "01_controller.cc").read_text())
+    configure(project, *definitions)
+    check_flags(project, "controller.cc")
+    run("cmake", "--build", project / "build", "--target", "controller")
     assert "step 11:" in run(project / "build" / "controller")
+    run("cmake", "--install", project / "build", "--prefix", project / "installed")
+    assert not (project / "installed" / "include").exists(), "the project around it installs isochron, too"
 
 
 def main():
@@ -92,7 +108,9 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         check_installed(options, pathlib.Path(folder))
-        check_inside(pathlib.Path(folder))
+        check_core(pathlib.Path(folder))
+        check_inside(pathlib.Path(folder), "inside")
+        check_inside(pathlib.Path(folder), "fetched")
 
 
 if __name__ == "__main__":

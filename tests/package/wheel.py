@@ -129,10 +129,19 @@ class Stranger:
         self.run("isochron", "report", "simulated.jsonl", "-o", "report.html")
         assert (self.folder / "report.html").stat().st_size > 10_000
         self.run("isochron", "ledger", "simulated.jsonl")
+        assert "samples per second" in self.run("isochron", "plan", "--run", "simulated.jsonl")
+        assert "x equal shares" in self.run("isochron", "top", "simulated.jsonl")
+        assert "hl8" in self.run("isochron", "clusters")
+        assert "only `train`" in self.run("isochron", "doctor")  # a warning, since everything else works
+        assert "isochron.launch" in self.run("isochron", "launch", "-n", "2", "--", "python", status=1)
         assert "engine" in self.run("isochron", "train", status=2)
         self.run("python", "-c", "import isochron; assert isochron.policies()")
-        told = self.run("python", "-c", "import isochron.torch", status=1)
-        assert told.strip().endswith("isochron.torch needs PyTorch: pip install isochron[torch]"), told
+        for module, framework, extra in (("isochron.torch", "PyTorch", "torch"),
+                                         ("isochron.tensorflow", "TensorFlow", "tensorflow")):  # fmt: skip
+            told = self.run("python", "-c", f"import {module}", status=1)
+            assert told.strip().endswith(f"{module} needs {framework}: pip install isochron[{extra}]"), told
+        (self.folder / "empty.py").write_text("")
+        assert "pip install isochron[torch]" in self.run("python", "-m", "isochron.watch", "empty.py", status=1)
 
     def train(self):
         """With torch from this tree's environment, which the tests have."""
