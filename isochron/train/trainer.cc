@@ -124,7 +124,7 @@ class Trainer::State {
         test_(open(options_, Split::kTest)),
         model_(seeded_model(options_, *train_, device())),
         optimizer_(make_optimizer(options_, model_->parameters())),
-        steps_per_epoch_(Sampler(order(options_.job.global_batch)).steps_per_epoch()),
+        steps_per_epoch_(first_epoch().steps_per_epoch()),
         total_steps_(count_steps(options_, steps_per_epoch_)),
         decay_(options_.decay(total_steps_)),
         job_(options_.job) {
@@ -216,7 +216,7 @@ class Trainer::State {
   std::int64_t total_steps() const { return total_steps_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   std::int64_t training_samples() const { return train_->size(); }
-  std::int64_t samples_per_epoch() const { return Sampler(order(options_.job.global_batch)).samples_per_epoch(); }
+  std::int64_t samples_per_epoch() const { return first_epoch().samples_per_epoch(); }
 
  private:
   Evaluation evaluate_once() {
@@ -253,6 +253,16 @@ class Trainer::State {
         .global_batch = global_batch,
         .seed = options_.job.seed,
         .last_batch = options_.job.last_batch};
+  }
+
+  Sampler first_epoch() const {
+    const std::int64_t batch = options_.job.global_batch;
+    if (batch > train_->size()) {
+      throw std::invalid_argument(
+          "--global-batch is " + std::to_string(batch) + "; permitted: up to " + std::to_string(train_->size()) +
+          ", the samples that there are");
+    }
+    return Sampler(order(batch));
   }
 
   bool asynchronous() const { return !in_step(options_.job.sync); }

@@ -50,7 +50,7 @@ std::string duration(double seconds) {
   if (seconds < 1e-3) {
     return grouped(1e6 * seconds, 0) + " us";
   }
-  if (seconds < 1.0) {
+  if (seconds < 0.9995) {
     return grouped(1e3 * seconds, seconds < 0.1 ? 1 : 0) + " ms";
   }
   if (seconds < 100.0) {

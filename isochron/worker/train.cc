@@ -184,11 +184,6 @@ class Run {
         options_(with_hooks(std::move(options))),
         trainer_(options_, complain_line),
         results_{.policy = options_.job.policy, .target_accuracy = request.target_accuracy} {
-    if (const std::int64_t most = trainer_.samples_per_epoch(); options_.job.global_batch > most) {
-      throw std::invalid_argument(
-          "--global-batch is " + std::to_string(options_.job.global_batch) + "; permitted: up to " +
-          std::to_string(most) + ", the samples that there are");
-    }
     begin_reporting();
   }
 
