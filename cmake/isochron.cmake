@@ -85,13 +85,13 @@ function(isochron_script_test name)
     ENVIRONMENT "ISOCHRON_PASSED=${PROJECT_BINARY_DIR}/reports/${name}.passed;${arg_ENVIRONMENT}")
 endfunction()
 
-# isochron_pytest(NAME ARGUMENTS [ENVIRONMENT PAIRS...] [PROPERTIES PAIRS...]): a run of pytest. A test that stands still
-# for ten minutes shows where.
+# isochron_pytest(NAME ARGUMENTS [ENVIRONMENT PAIRS...] [PROPERTIES PAIRS...]): a run of pytest. A test that stands
+# still for ten minutes shows where.
 function(isochron_pytest name)
   cmake_parse_arguments(arg "" "" "ARGUMENTS;ENVIRONMENT;PROPERTIES" ${ARGN})
   isochron_script_test(${name}
-    COMMAND ${ISOCHRON_VENV}/bin/python -m pytest -q -rfEs --durations=15 -p no:cacheprovider -o faulthandler_timeout=600
-      ${arg_ARGUMENTS}
+    COMMAND ${ISOCHRON_VENV}/bin/python -m pytest -q -rfEs --durations=15 -p no:cacheprovider
+      -o faulthandler_timeout=600 ${arg_ARGUMENTS}
     ENVIRONMENT ${arg_ENVIRONMENT} PROPERTIES ${arg_PROPERTIES})
 endfunction()
 

@@ -61,6 +61,6 @@ def check_samples(cell, single, both):
 
 def follows(splits):
     """By 1 and 4 ms a sample the fast worker gets four fifths after the first steps. Other work on the machine may move
-    some of it, in one turn of several even to equal shares; a loop whose times are measured wrongly stays near those."""
+    some of it, in one turn of several even to equal shares; a loop whose times are measured wrongly stays near them."""
     late = splits[len(splits) // 2 :]
     return sum(fast for fast, _ in late) > 1.5 * sum(slow for _, slow in late)

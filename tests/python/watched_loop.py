@@ -1,6 +1,7 @@
 """A training loop as people write it, on workers of which the second takes four times as long for a sample.
 
-"ddp", "fsdp" and "accelerate" know nothing of Isochron; "both" watches the loop and then makes a job of it, to see what it gains.
+"ddp", "fsdp" and "accelerate" know nothing of Isochron; "both" watches the loop and then makes a job of
+it, to see what it gains.
 """
 
 import statistics

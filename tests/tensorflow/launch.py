@@ -72,8 +72,8 @@ def be_worker(rank, ports, folder, cases):
 
 
 def cases_of(worlds):
-    """(world, cases): all that a world has, or those that are named; in a second try those that have not passed, and what
-    they find the files of."""
+    """(world, cases): all that a world has, or those that are named; in a second try those that have not passed, and
+    those whose files they read."""
     before = passed_before()
     asked = [(name, only.split(",") if only else WORLDS[name][1])
              for name, _, only in (world.partition(":") for world in worlds)]  # fmt: skip

@@ -397,9 +397,9 @@ class Job(Steps):
 
     @property
     def weight(self) -> float:
-        """What the mean loss of this worker's samples is multiplied with, so that the average over workers is that of the
-        global batch: (loss * job.weight).backward() in place of job.backward(loss), for several losses a step or loops
-        that another library writes. A loss that is multiplied with it is logged."""
+        """What the mean loss of this worker's samples is multiplied with, so that the average over workers is that of
+        the global batch: (loss * job.weight).backward() in place of job.backward(loss), for several losses a step or
+        loops that another library writes. A loss that is multiplied with it is logged."""
         if self._share is None:
             raise Error("weight without a batch of the loader")
         self._require_undivided("weight")
