@@ -31,7 +31,9 @@ class Waits:
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
         self._spans: list[Span] = []
+        self._inside = False  # one that is being counted
         self.count = 0  # of exchanges since take()
+        self.runs = False  # a stopwatch that asks for them
 
     def now(self) -> Any:
         """On a GPU the moment at which its stream gets here."""
@@ -54,10 +56,16 @@ class Waits:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
+        """Around an exchange; one inside another is part of it."""
+        if self._inside:
+            yield
+            return
+        self._inside = True
         begin = self.now()
         try:
             yield
         finally:
+            self._inside = False
             self.add(begin, self.now())
             self.count += 1
 
@@ -103,6 +111,7 @@ class Stopwatch:
         self._started = time.perf_counter()
         self._cpu = cpu_seconds()
         self._start = self._waits.now()
+        self._waits.runs = True
 
     def stop(self) -> None:
         """The last backward is over."""
@@ -124,6 +133,7 @@ class Stopwatch:
     def measure(self, waits: list[Span]) -> tuple[float, float, int]:
         """Seconds of computing, seconds of waiting until then, `waits` among them, and how many reductions came before
         the last one. Waits for the GPU if there is one."""
+        self._waits.runs = False
         whole = self._since_start(self._own)
         earlier = [span for span in self._passes if span[0] is not self._own]
         waited = until = 0.0

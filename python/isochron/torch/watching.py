@@ -32,7 +32,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from isochron.log_files import set_aside, trouble_of_writing
-from isochron.torch import cluster, probe
+from isochron.torch import cluster, collectives, probe
 from isochron.torch.forecast import Forecast
 from isochron.torch.options import JobOptions
 from isochron.torch.parallel import is_fsdp, is_fsdp1, time_fsdp
@@ -44,10 +44,6 @@ log = logging.getLogger("isochron")
 WARM_UP = 3  # steps that are not counted: the first ones allocate, compile and order DDP's buckets
 FEWEST = 8  # steps that say something
 PATIENCE = timedelta(seconds=20)  # for the others, when the process ends
-# Who calls these waits for all others; NCCL's and gloo's alike.
-COLLECTIVES = ("all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "broadcast",
-               "broadcast_object_list", "gather", "reduce", "reduce_scatter", "reduce_scatter_tensor",
-               "barrier")  # fmt: skip
 
 _watchers = 0
 
@@ -127,15 +123,13 @@ class Watch:
             stopwatch.watch(model.parameters(), unpredictable)
         if isinstance(model, DistributedDataParallel):
             self._replace(model, "_sync_buffers")
-        for name in COLLECTIVES:
-            if hasattr(dist, name):
-                self._replace(dist, name)
+        collectives.listen(self._waits)
         handles = [
             model.register_forward_pre_hook(self._note_forward, with_kwargs=True),
             optimizer.register_step_pre_hook(self._end_backward),
             optimizer.register_step_post_hook(self._end_step),
         ]
-        self._undo += [stopwatch.close, *(handle.remove for handle in handles)]
+        self._undo += [stopwatch.close, lambda: collectives.leave(self._waits), *(handle.remove for handle in handles)]
         stopwatch.start()
 
     def _replace(self, owner: Any, name: str) -> None:
