@@ -1,6 +1,7 @@
 """Cells of the matrix of loops: kinds of data, and loops that leave early, change their data, or go on."""
 
 import copy
+import random
 
 import torch
 from torch import nn
@@ -108,6 +109,42 @@ def read_part(part, **more):
 @cell("torch", "stream", "Shards", parity="another order than one process has")
 def shards(run):
     plain(run, dataset=isochron.Shards(range(24), read_part))
+
+
+@cell("torch", "stream", "Shards, a new object each epoch", parity="another order than one process has")
+def new_shards(run):
+    job = run.job()
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    for epoch in job.epochs(2):
+        assert epoch < 2 and job.step < 40
+        train(run, job, model, optimizer, job.loader(isochron.Shards(range(24), read_part)), epoch=epoch)
+    assert job.epoch == 2
+
+
+@cell("torch", "stream", "Shards, two loader processes", parity="another order than one process has")
+def shards_processes(run):
+    plain(run, dataset=isochron.Shards(range(24), read_part), loader={"num_workers": 2})
+
+
+class Balanced:
+    """As many draws of one class as of the other, with the generator that everybody uses."""
+
+    def __init__(self, points):
+        classes = points.x[:, 0] > 0.0
+        self.classes = [torch.nonzero(classes == one).flatten().tolist() for one in (False, True)]
+
+    def __len__(self):
+        return SIZE
+
+    def __iter__(self):
+        return (random.choice(self.classes[turn % 2]) for turn in range(SIZE))
+
+
+@cell("torch", "data", "a class-balanced sampler", once="a sampler's draws")
+def balanced_sampler(run):
+    points = Points()
+    plain(run, dataset=points, loader={"sampler": Balanced(points)})
 
 
 # PyTorch: loops that leave early, change their data, or go on.

@@ -112,6 +112,18 @@ def lightning_logged(run):
     run.losses += [float(trainer.callback_metrics[name]) for name in ("loss", "epoch")]
 
 
+@cell("lightning", "one backward", "log of every step")
+def lightning_logged_steps(run):
+    """Which exchanges the value before the backward pass."""
+
+    def step(module, x, y):
+        loss = error(module.net, x, y)
+        module.log("loss", loss.detach(), on_step=True, sync_dist=True)
+        return loss
+
+    lightning_run(run, lightning_module(run, step))
+
+
 @cell("lightning", "one backward", "torch.compile")
 def lightning_compiled(run):
     lightning_run(run, lightning_module(run, wrap=compiled))
@@ -168,7 +180,7 @@ def lightning_gan(run):
 
 
 def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, checkpoint=False, loader=None, wrap=None,
-                   **options):  # fmt: skip
+                   gather_loss=False, **options):  # fmt: skip
     from accelerate import Accelerator
 
     job = run.job(global_batch=batch)
@@ -180,7 +192,10 @@ def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, ch
     for number, x, y in job.loader(Points(), **(loader or {})):
         run.compute(number)
         with accelerator.accumulate(model):
-            accelerator.backward(error(model, x, y) * job.weight)
+            loss = error(model, x, y)
+            if gather_loss:
+                assert len(accelerator.gather(loss.detach().reshape(1))) == job.size
+            accelerator.backward(loss * job.weight)
             if twice:
                 run.sleep(len(number) / 2)
                 accelerator.backward(model(x).square().mean() * 0.1 * job.weight)
@@ -222,6 +237,11 @@ def accelerate_accumulated(run):
 @cell("accelerate", "one backward", "gather_for_metrics")
 def accelerate_gathered(run):
     accelerate_run(run, gather=True)
+
+
+@cell("accelerate", "one backward", "gather before backward")
+def accelerate_gathered_losses(run):
+    accelerate_run(run, gather_loss=True)
 
 
 @cell("accelerate", "one backward", "its own checkpoints")

@@ -175,6 +175,22 @@ def weighted(run, **options):
         optimizer.zero_grad()
 
 
+@cell("torch", "one backward", "all_reduce of one's own")
+def reduced(run):
+    """As people do it for their logs, before the backward pass: it waits for the slowest."""
+    job = run.job()
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    for number, x, y in job.loader(Points()):
+        run.compute(number)
+        loss = error(model, x, y)
+        if torch.distributed.is_initialized():
+            torch.distributed.all_reduce(loss.detach().clone())
+        job.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def two_losses(run, backward, **options):
     job = run.job(**options)
     model = run.model()

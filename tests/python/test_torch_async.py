@@ -125,3 +125,16 @@ def test_survivors_of_a_lost_worker_and_its_share_use_every_sample_once(trio, tm
 def test_a_saved_job_goes_on_in_step_or_not(pair, tmp_path, optimizer, sync):
     for far in pair.run("saved_out_of_step", path=str(tmp_path / "job.pt"), optimizer=optimizer, sync=sync):
         assert far < 1e-10
+
+
+def test_losses_that_a_loop_scales_or_says_are_in_the_log_and_mistakes_are_answered(alone, tmp_path):
+    log = tmp_path / "run.jsonl"
+    (result,) = alone.run("torch_async_cases:losses", log=str(log))
+    logged = [update["loss"] for update in updates_of(log)]
+    assert len(logged) == 4 and logged == pytest.approx(result["true"], rel=1e-6)
+    assert result["words"][:2] == [
+        "end_epoch() with sync 'asp'; permitted: with sync 'bsp' or 'local'",
+        "max_steps with sync 'asp'; permitted: with sync 'bsp' or 'local'",
+    ]
+    assert len(result["words"]) == 4
+    assert all(one.startswith("a second backward() for a batch with sync 'asp'") for one in result["words"][2:])

@@ -29,14 +29,22 @@ def together(results):
 
 
 @pytest.mark.parametrize("kind", ["map", "stream"])
-@pytest.mark.parametrize("loader_first", [True, False], ids=["loader-first", "restore-first"])
-def test_a_restored_job_goes_on_with_its_log(pair, tmp_path, ledger, loader_first, kind):
-    results = pair.run(CASES + "half_and_rest", folder=str(tmp_path), loader_first=loader_first, kind=kind)
-    assert together(results) == list(range(487)) and all(one["complete"] for one in results)
+@pytest.mark.parametrize("order", ["loader before restore", "restore before loader", "restore before all"])
+def test_a_restored_job_goes_on_with_its_log(pair, tmp_path, ledger, order, kind):
+    results = pair.run(CASES + "half_and_rest", folder=str(tmp_path), order=order, kind=kind)
+    assert together(results) == list(range(487)) and all(one["complete"] and one["whole"] for one in results)
     assert ledger(tmp_path / "run.jsonl") == (
         0, "Proven: every sample of the finished epoch was used exactly once.")  # fmt: skip
     records = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     assert [record["step"] for record in records if record["type"] == "step"] == list(range(13))
+
+
+def test_what_was_saved_waits_until_as_much_is_prepared(pair, tmp_path):
+    saved = "1 models, 1 optimizers, 0 schedulers and scalers"
+    begin = f"Error: what restore() has read is of {saved}, and prepare() was given"
+    for words in pair.run(CASES + "restored_before_prepare", folder=str(tmp_path)):
+        counts = ["1 models, 0 optimizers"] * 2 + ["2 models, 1 optimizers"]
+        assert [one.startswith(f"{begin} {count}") for one, count in zip(words, counts, strict=True)] == [True] * 3
 
 
 def test_a_log_is_never_overwritten(alone, tmp_path, ledger):
@@ -194,3 +202,46 @@ def test_what_gloo_says_to_its_developers_is_left_out():
     said = "[/src/gloo/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1234. This may indicate a crash. GLHF!"
     assert reason_of(RuntimeError(said + "\nException raised from …")) == "Connection closed by peer [127.0.0.1]:1234"
     assert reason_of(RuntimeError()) == ""
+
+
+def test_another_dataset_of_the_same_class_and_length_is_found_out(pair):
+    begin = "ValueError: loader() got another Points with 480 samples, whose first or last one differs"
+    for words in pair.run(CASES + "same_class_and_length"):
+        assert words[0].startswith(begin) and words[1].startswith(begin) and "name=" in words[0]
+        assert words[2:] == [""] * 5
+
+
+def test_samplers_that_draw_differently_are_found_out(pair):
+    for words in pair.run(CASES + "drawn_by_samplers"):
+        for number in (0, 2, 4):
+            assert words[number].startswith("ValueError: the workers' samplers draw epoch 0 differently"), words
+            assert words[number + 1] == ""
+
+
+def test_collectives_of_others_are_waiting_as_long_as_a_job_lives(pair):
+    for result in pair.run(CASES + "counted_collectives"):
+        assert result == ([1, 2, 3, 4, 5, 6], False, True, True)
+
+
+def test_batches_are_moved_and_pinned_on_request(alone):
+    assert alone.run(CASES + "moved") == [[("cpu", 0), ("meta", 0), ("cpu", 3)]]
+
+
+def test_a_copy_in_training_mode_is_an_average_too(pair):
+    for kinds, words in pair.run(CASES + "trained_copies"):
+        assert kinds == ["ElasticDataParallel", "Sequential", "ElasticDataParallel"]
+        assert words.startswith("ValueError: prepare() got the optimizer of a Sequential that it had been given without")
+
+
+def test_files_of_a_webdataset_are_dealt(pair, tmp_path):
+    pytest.importorskip("webdataset")
+    results = pair.run(CASES + "web_files", folder=str(tmp_path))
+    assert together(results) == list(range(96)) and all(one["complete"] for one in results)
+
+
+def test_a_real_hugging_face_stream_is_dealt_and_one_that_is_split_is_refused(pair):
+    pytest.importorskip("datasets")
+    results = pair.run(CASES + "streaming_rows")
+    assert together(results) == list(range(96)) and all(one["complete"] for one in results)
+    for one in results:
+        assert one["words"] == "ValueError: the dataset was split by node; permitted: the whole one, which the job deals"

@@ -180,7 +180,7 @@ def not_finite_alone(options):
 def words_of(call):
     try:
         call()
-    except ValueError as error:
+    except (ValueError, isochron.Error) as error:
         return str(error)
     return "nothing was raised"
 
@@ -202,6 +202,29 @@ def refusals():
             words_of(lambda: job(sync="bsp", push_rate="staleness")),
             words_of(lambda: job(momentum_correction=True).prepare(torch.optim.Adam(model.parameters()))),
         ]
+
+
+def losses(log):
+    """A loop that scales its losses by itself, one that says what the log says, and calls that are refused."""
+    words, true = [], []
+    model = models.make("lstm")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with isochron.Job(global_batch=12, sync="asp", log=log) as job:
+        model, optimizer = job.prepare(model, optimizer)
+        words += [words_of(job.end_epoch), words_of(lambda: job.loader(models.Text(size=48), max_steps=1))]
+        for count, (x, y) in enumerate(job.loader(models.Text(size=48))):
+            loss = models.loss_of(model(x), y)
+            if count % 2 == 0:
+                (loss * job.weight).backward()
+                true.append(loss.item())
+            else:
+                job.backward(loss)
+                job.log_loss(7.0)
+                true.append(7.0)
+                words.append(words_of(lambda: job.backward(loss)))
+            optimizer.step()
+            optimizer.zero_grad()
+    return {"words": words, "true": true}
 
 
 def killed(timeout):

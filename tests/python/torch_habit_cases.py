@@ -1,7 +1,9 @@
 """What the processes of test_torch_habits.py do."""
 
 import copy
+import gc
 import os
+import random
 import signal
 import types
 
@@ -15,9 +17,12 @@ from data_cells import read_part
 from loop_cells import BATCH, Points, PointStream, error, sgd, small_model
 
 
-def begin(restore=None, loader_first=True, dataset=None, **options):
-    """Job, model, optimizer and loader, in the order of the project's examples or in the other one."""
+def begin(restore=None, loader_first=True, dataset=None, restore_first=False, **options):
+    """Job, model, optimizer and loader, in the order of the project's examples or in other ones."""
     job = isochron.Job(global_batch=BATCH, **options)
+    if restore_first and restore is not None:
+        job.restore(restore)
+        restore = None
     model = small_model()
     optimizer = sgd(model)
     dataset = Points() if dataset is None else dataset
@@ -42,17 +47,36 @@ def steps(job, model, optimizer, loader, most=None):
     return seen
 
 
-def half_and_rest(folder, loader_first, kind):
+def half_and_rest(folder, order, kind):
     dataset = {"map": Points, "stream": PointStream}[kind](487)
-    job, *rest = begin(log=f"{folder}/run.jsonl", loader_first=loader_first, dataset=dataset)
-    seen = steps(job, *rest, most=5)
+    options = {"log": f"{folder}/run.jsonl", "loader_first": order != "restore before loader", "dataset": dataset,
+               "restore_first": order == "restore before all"}  # fmt: skip
+    job, model, *rest = begin(**options)
+    seen = steps(job, model, *rest, most=5)
     job.save(f"{folder}/job.pt")
+    saved = [one.detach().clone() for one in model.parameters()]
     job.close()
-    job, *rest = begin(f"{folder}/job.pt", log=f"{folder}/run.jsonl", loader_first=loader_first, dataset=dataset)
-    seen += steps(job, *rest)
+    job, model, *rest = begin(f"{folder}/job.pt", **options)
+    whole = all(map(torch.equal, saved, model.parameters()))
+    seen += steps(job, model, *rest)
     complete = job.ledger.complete
     job.close()
-    return {"seen": seen, "complete": complete}
+    return {"seen": seen, "complete": complete, "whole": whole}
+
+
+def restored_before_prepare(folder):
+    """What is said where prepare() is given less, or more, than was saved."""
+    job, model, optimizer, loader = begin()
+    steps(job, model, optimizer, loader, most=2)
+    job.save(f"{folder}/job.pt")
+    job.close()
+    job = isochron.Job(global_batch=BATCH)
+    job.restore(f"{folder}/job.pt")
+    model = job.prepare(small_model())
+    words = [message_of(next, iter(job.loader(Points()))), message_of(job.save, f"{folder}/other.pt")]
+    words.append(message_of(job.prepare, small_model(), sgd(model)))
+    job.close()
+    return words
 
 
 def run_again(folder):
@@ -369,3 +393,192 @@ def named_batch():
     job._close_step()
     job.close()
     return device, len(number)
+
+
+def same_class_and_length():
+    """Another dataset of one class and length; one that is augmented, which is the same; one that nobody can tell."""
+    words = []
+    for first, second in ((Points(), Points(first=7)), (Points(noisy=True), Points(noisy=True)),
+                          (Unseeded(), Unseeded())):  # fmt: skip
+        for processes in (0, 1):
+            job, model, optimizer, loader = begin(dataset=first)
+            job.loader(first, num_workers=processes)
+            words.append(message_of(job.loader, second, num_workers=processes))
+            steps(job, model, optimizer, loader, most=1)
+            assert loader.dataset is (first if words[-1] else second)
+            job.close()
+    job, *rest = begin()
+    words.append(message_of(job.loader, Points(first=7), name="other"))
+    assert len(job._datasets) == 2
+    job.close()
+    return words
+
+
+class Unseeded(Points):
+    """Its samples are others whenever they are asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = random.Random()
+
+    def __getitem__(self, index):
+        number, x, y = super().__getitem__(index)
+        return number, x + self.generator.random(), y
+
+
+class Drawn:
+    """A sampler with a generator of its own."""
+
+    def __init__(self, seed=None):
+        self.generator = Generator(seed)
+
+    def __len__(self):
+        return BATCH * 2
+
+    def __iter__(self):
+        return (self.generator.own.randrange(480) for _ in range(len(self)))
+
+
+class Generator:
+    def __init__(self, seed):
+        self.own = random.Random(seed)
+
+    def manual_seed(self, seed):
+        """As if it were torch's; it is not asked to be seeded."""
+
+
+def drawn_by_samplers():
+    words = []
+    for sync in ("bsp", "local", "asp"):
+        for sampler in (Drawn(), Drawn(seed=3)):
+            job = isochron.Job(global_batch=BATCH, sync=sync)
+            model = small_model()
+            model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+            words.append(message_of(steps_of_any, job, model, optimizer, job.loader(Points(), sampler=sampler)))
+            job.close()
+    return words
+
+
+def steps_of_any(job, model, optimizer, loader):
+    for _, x, y in loader:
+        job.backward(error(model, x, y))
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def counted_collectives():
+    """How many waits a step's clock has seen after each, and what is left in torch's module when the jobs are gone."""
+    before = dist.all_reduce
+    other = isochron.Job(global_batch=BATCH)
+    job, model, optimizer, loader = begin()
+    waits = job._world.waits
+    numbers, counts = torch.ones(2), []
+    next(iter(loader))
+    begun = waits.count
+    rows = [torch.empty(2) for _ in range(job.size)]
+    exchanges = (
+        lambda: dist.all_reduce(numbers),
+        lambda: dist.all_gather_object([None] * job.size, "word"),
+        lambda: dist.all_gather(rows, numbers),
+        dist.barrier,
+        lambda: dist.all_reduce(numbers, async_op=True).wait(),
+        lambda: job.sum([1.0]),
+    )
+    for exchange in exchanges:
+        exchange()
+        counts.append(waits.count - begun)
+    assert other._world.waits.count == 0  # whose clock does not run
+    job._abandon()
+    job._close_step()
+    job.close()
+    kept = dist.all_reduce is before
+    other.close()
+    put_back = dist.all_reduce is before
+    forgotten = isochron.Job(global_batch=BATCH)
+    assert dist.all_reduce is not before
+    del forgotten, job, model, optimizer, loader, other
+    gc.collect()
+    return counts, kept, put_back, dist.all_reduce is before
+
+
+def moved():
+    """Where batches are, for a job whose device is another one; and whether they were pinned."""
+    job = isochron.Job(global_batch=BATCH)
+    job.prepare(nn.Linear(2, 1).double())
+    job.device = torch.device("meta")
+    pinned, found = [], []
+    there, pin = torch.cuda.is_available, torch.Tensor.pin_memory
+    torch.cuda.is_available = lambda: True
+    torch.Tensor.pin_memory = lambda self: (pinned.append(len(self)), self)[1]
+    try:
+        for options in ({}, {"to_device": True}, {"pin_memory": True}):
+            batch = next(iter(job.loader(Points(), **options)))
+            found.append(({one.device.type for one in batch}.pop(), len(pinned)))
+            job._abandon()
+            job._close_step()
+    finally:
+        torch.cuda.is_available, torch.Tensor.pin_memory = there, pin
+    job.close()
+    return found
+
+
+def trained_copies():
+    """A copy that is neither in eval() nor an optimizer's; and one that turns out to have an optimizer."""
+    job = isochron.Job(global_batch=BATCH)
+    model = small_model()
+    copied, other = copy.deepcopy(model), small_model(width=9)
+    kinds = [type(one).__name__ for one in job.prepare(model, copied, other, sgd(model))[:3]]
+    words = message_of(job.prepare, sgd(copied))
+    job.close()
+    return kinds, words
+
+
+def web_files(folder):
+    """Six small files of a WebDataset, of which each worker reads its own."""
+    import webdataset
+
+    def read(path):
+        samples = webdataset.WebDataset(path, shardshuffle=False, nodesplitter=None).decode()
+        return samples.map(lambda sample: points[int(sample["cls"])])
+
+    points = Points(96)
+    paths = [f"{folder}/part-{part}.tar" for part in range(6)]
+    if dist.get_rank() == 0:
+        for part, path in enumerate(paths):
+            with webdataset.TarWriter(path) as file:
+                for number in range(part, 96, 6):
+                    file.write({"__key__": f"{number:04}", "cls": number})
+    dist.barrier()
+    job, *rest = begin(dataset=isochron.Shards(paths, read))
+    seen = steps(job, *rest)
+    complete = job.ledger.complete
+    job.close()
+    return {"seen": seen, "complete": complete}
+
+
+def rows(shard):
+    points = Points(96)
+    for part in shard:
+        for number in range(part, 96, 6):
+            yield {"number": number, "x": points[number][1].tolist(), "y": points[number][2].tolist()}
+
+
+def as_points(samples):
+    return [torch.tensor([sample[name] for sample in samples], dtype=kind)
+            for name, kind in (("number", torch.int64), ("x", torch.float64), ("y", torch.float64))]  # fmt: skip
+
+
+def streaming_rows():
+    """A streaming dataset of Hugging Face's package, and what it says of one that is split."""
+    from datasets import IterableDataset
+    from datasets.distributed import split_dataset_by_node
+
+    whole = IterableDataset.from_generator(rows, gen_kwargs={"shard": list(range(6))})
+    job = isochron.Job(global_batch=BATCH)
+    model = small_model()
+    model, optimizer = job.prepare(model, sgd(model))
+    seen = steps(job, model, optimizer, job.loader(isochron.Shards.of(whole), collate_fn=as_points))
+    complete = job.ledger.complete
+    job.close()
+    split = split_dataset_by_node(whole, dist.get_rank(), dist.get_world_size())
+    return {"seen": seen, "complete": complete, "words": message_of(isochron.Shards.of, split)}

@@ -35,6 +35,8 @@ from isochron.served.sockets import Sockets
 from isochron.torch import shard_optimizer
 from isochron.torch.finite import all_finite, drop_gradients, gradients_of
 from isochron.torch.job import Job
+from isochron.torch.loader import Loader
+from isochron.torch.loss_weight import LossWeight
 from isochron.torch.micro_batches import Division
 from isochron.torch.recovery import MOST_ATTEMPTS
 from isochron.torch.served_models import ServedModels
@@ -55,6 +57,7 @@ class AsyncJob(ServedJob, Job):
         self._parameters: list[nn.Parameter] = []  # that are trained, in the order of the layout
         self._next_update = 0
         self._compute_noted = False
+        self._measured: tuple[_core.MachineUsage, bool] | None = None  # as it was noted
 
     @property
     def _busy(self) -> bool:
@@ -91,6 +94,31 @@ class AsyncJob(ServedJob, Job):
     def _my_count(self) -> int:
         return self._order.batch
 
+    def loader(self, dataset: Any, **options: Any) -> Loader:  # type: ignore[override]
+        """As in step, for whole epochs: nobody knows at which update an earlier end would be."""
+        if options.get("max_steps") is not None:
+            raise self._refusal("max_steps", "with sync 'bsp' or 'local'")
+        return super().loader(dataset, **options)
+
+    def end_epoch(self) -> NoReturn:
+        raise self._refusal("end_epoch()", "with sync 'bsp' or 'local'")
+
+    def _refusal(self, what: str, permitted: str) -> ValueError:
+        return ValueError(f"{what} with sync '{self.options.sync}'; permitted: {permitted}")
+
+    def backward(self, *arguments: Any, **options: Any) -> bool:
+        """As in step, but once for a batch: it ends the time that the batch is said to have taken."""
+        if self._busy and self._compute_noted:
+            raise Error(
+                f"a second backward() for a batch with sync '{self.options.sync}'; permitted: one backward() of the "
+                "sum of the losses, or (loss * job.weight).backward() for each of them"
+            )
+        return super().backward(*arguments, **options)
+
+    def _hear(self, mine: Any) -> list[Any]:
+        """Others may be in the middle of an epoch."""
+        return [mine]
+
     def _compute(self, batch: Division, reduction: str, scaler: Any, arguments: dict[str, Any]) -> None:
         """Gradients are those of this worker's samples afterwards; optimizer.step() sends them."""
         samples = self._my_count
@@ -112,7 +140,9 @@ class AsyncJob(ServedJob, Job):
         seconds = time.perf_counter() - self._stopwatch.started
         warm = self.device.type == "cpu" or self._order.batch in self._known_sizes
         self._known_sizes.add(self._order.batch)
-        self._running.computed(loss, self._stopwatch.usage(self.device, seconds), warm)
+        self._measured = self._stopwatch.usage(self.device, seconds), warm
+        said = self._said_loss if self._said_loss is not None else self._loss
+        self._running.computed(loss if said is None else float(said), *self._measured)
         self._compute_noted = True
 
     @property
@@ -122,10 +152,18 @@ class AsyncJob(ServedJob, Job):
             raise Error("weight without a batch of the loader")
         self._require_undivided("weight")
         self._scales_itself = True
-        return 1.0
+        return LossWeight(1.0, self._add_loss)
+
+    def log_loss(self, loss: torch.Tensor | float) -> None:
+        """As in step, before optimizer.step(), which sends the update."""
+        if self._session is None or not self._session.computing:
+            raise Error("log_loss() without a batch of the loader, or after optimizer.step(); permitted: between them")
+        self._said_loss = torch.as_tensor(loss).detach()
+        if self._compute_noted and self._measured is not None:
+            self._session.computed(float(self._said_loss), *self._measured)
 
     def accumulate(self, steps: int) -> NoReturn:
-        raise ValueError(f"accumulate({steps!r}) with sync '{self.options.sync}'; permitted: with sync 'bsp'")
+        raise self._refusal(f"accumulate({steps!r})", "with sync 'bsp'")
 
     def give_up_step(self, error: BaseException) -> None:
         raise error
@@ -136,12 +174,15 @@ class AsyncJob(ServedJob, Job):
         self.finish_step()
         if self.stopping:
             return None
+        self._prepared.require_all()
         if not self._models.models or not self._optimizers:
             sync = self.options.sync
             raise Error(f"a batch of the loader before prepare(), which with sync '{sync}' takes model and optimizer")
         if self._session is None:
             self._session = self._set_out()
         if self._at_barrier:
+            if isinstance(self._source, MapSource):
+                self._source.compare_orders()
             self._session.enter()
         while not self._at_barrier:
             try:
@@ -186,6 +227,7 @@ class AsyncJob(ServedJob, Job):
         if self._step_file is not None:
             self._step_file.publish(self.step)
         self._scales_itself = self._compute_noted = False
+        self._loss = self._said_loss = None
         self._items = float(order.batch)
         return self._hand_out(batch)
 

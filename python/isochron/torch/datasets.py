@@ -26,19 +26,23 @@ Source = MapSource | StreamSource | ShardSource
 
 def make_source(dataset: Any, options: LoaderOptions, replica: Replica, job: SharedOptions, world: World) -> Source:
     """Opens the replica, too."""
+    check_lengths(dataset, options)
     if options.lengths is not None:
-        if isinstance(dataset, Shards):
-            raise ValueError("lengths of Shards, of which nobody reads all; permitted: of other datasets and streams")
         if job.sync != "bsp":
             raise ValueError(f"lengths with sync '{job.sync}'; permitted: with sync 'bsp'")
         if is_stream(dataset):
             return StreamSource(dataset, options, replica, job, world)
-        return DealtSource(dataset, options, replica, job.seed, job.global_batch)
+        return DealtSource(dataset, options, replica, job, world)
     if isinstance(dataset, Shards):
         return ShardSource(dataset, options, replica, job, world)
     if is_stream(dataset):
         return StreamSource(dataset, options, replica, job, world)
-    return MapSource(dataset, options, replica, job.seed)
+    return MapSource(dataset, options, replica, job, world)
+
+
+def check_lengths(dataset: Any, options: LoaderOptions) -> None:
+    if options.lengths is not None and isinstance(dataset, Shards):
+        raise ValueError("lengths of Shards, of which nobody reads all; permitted: of other datasets and streams")
 
 
 def replica_size(dataset: Any, options: LoaderOptions) -> int:
@@ -129,8 +133,10 @@ class Data:
             return name == self.name
         if dataset is self.dataset:
             return True
-        if type(dataset) is not type(self.dataset) or isinstance(dataset, Shards):
+        if type(dataset) is not type(self.dataset):
             return False
+        if isinstance(dataset, Shards):
+            return dataset.is_like(self.dataset)
         if is_stream(dataset):
             return True
         return len(dataset) == len(self.dataset)

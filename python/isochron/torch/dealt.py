@@ -12,15 +12,19 @@ from typing import Any
 
 from isochron._core import Replica, StepPlan
 from isochron.lengths import learns_squares
+from isochron.options import SharedOptions
 from isochron.torch import lengths
 from isochron.torch.source import LoaderOptions, MapSource, Share
+from isochron.torch.world import World
 
 
 class DealtSource(MapSource):
-    def __init__(self, dataset: Any, options: LoaderOptions, replica: Replica, seed: int, global_batch: int) -> None:
+    def __init__(
+        self, dataset: Any, options: LoaderOptions, replica: Replica, job: SharedOptions, world: World
+    ) -> None:
         self._lengths = lengths.lengths_of(dataset, options.lengths)
-        self._global_batch = global_batch
-        super().__init__(dataset, options, replica, seed)
+        self._global_batch = job.global_batch
+        super().__init__(dataset, options, replica, job, world)
 
     def _open(self, size: int, options: LoaderOptions, replica: Replica) -> None:
         works: Any = lengths.works_of(self._lengths, options.cost)  # any array will do

@@ -31,7 +31,7 @@ from isochron._core import Ledger, StepRecord, UpdateRecord
 from isochron.errors import Error, PeerError
 from isochron.log_files import refusal, trouble_of_writing
 from isochron.summary import Summary, summarize
-from isochron.torch import cluster, environment, micro_batches, state
+from isochron.torch import cluster, collectives, environment, micro_batches, state
 from isochron.torch.datasets import take_over
 from isochron.torch.dropout import bind_dropouts
 from isochron.torch.loader import Loader
@@ -165,16 +165,18 @@ class Job(Steps):
 
         Models come back wrapped with DDP, unless they are DDP or FSDP already or the job is alone, with rank 0's
         parameters, their BatchNorm layers exact over the global batch. Averages of a model are not wrapped: an
-        AveragedModel, or a copy in eval() whose parameters no optimizer has. Everything else comes back as it is. All
-        of it is part of save() and restore().
+        AveragedModel, or a copy whose parameters no optimizer has, in eval() or equal to another of the modules.
+        Everything else comes back as it is. All of it is part of save() and restore().
         """
         prepared = []
         optimizers = [*self._optimizers, *(one for one in things if isinstance(one, torch.optim.Optimizer))]
+        modules = [*self._models.plain(), *(one for one in things if isinstance(one, nn.Module))]
+        self._models.check_kept(optimizers)
         for thing in things:
             if isinstance(thing, nn.Module):
                 self._check_division(thing)
                 self._dropouts = bind_dropouts(self, thing, self._dropouts)
-                keep = self._models.keep if is_average(thing, optimizers) else self._models.add
+                keep = self._models.keep if is_average(thing, optimizers, modules) else self._models.add
                 prepared.append(keep(thing))
                 continue
             if isinstance(thing, torch.optim.Optimizer):
@@ -189,6 +191,7 @@ class Job(Steps):
                     "state_dict; give a dataset to loader()"
                 )
             prepared.append(thing)
+        self._prepared.catch_up()
         return prepared[0] if len(prepared) == 1 else tuple(prepared)
 
     def _check_division(self, model: nn.Module) -> None:
@@ -519,7 +522,8 @@ class Job(Steps):
                 self._prepared.write(path, self.state_dict())
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """After prepare(), before or after loader(). Collective; only the first worker needs to see the file."""
+        """Before or after prepare() and loader(): what was saved waits until prepare() has been given as many models,
+        optimizers and others. Collective; only the first worker needs to see the file."""
         self.load_state_dict(self._prepared.load(path))
 
     def close(self) -> None:
@@ -532,6 +536,7 @@ class Job(Steps):
         for hook in self._hooks:
             hook.remove()
         self._stopwatch.close()
+        collectives.leave(self._world.waits)
         self._close_datasets()
         if self._signals is not None:
             self._signals.close()

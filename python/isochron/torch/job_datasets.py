@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from isochron import _core, replica_state
-from isochron.errors import Error
+from isochron.errors import Error, PeerError
 from isochron.torch import state
-from isochron.torch.datasets import Beside, Data, Source, make_source, replica_size
+from isochron.torch.datasets import Beside, Data, Source, check_lengths, make_source, replica_size
 from isochron.torch.shards import ShardSource
 from isochron.torch.source import LoaderOptions, MapSource, Share
 from isochron.torch.trace import Trace
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from isochron.torch.options import JobOptions
+    from isochron.torch.parallel import Models
+    from isochron.torch.recovery import Recovery
     from isochron.torch.world import World
 
 
@@ -36,6 +38,9 @@ class Datasets:
         _open_trace: Callable[[bool], None]
         _hand_out: Callable[[Any, LoaderOptions], Any]
         _tell: Callable[[list[Any]], None]
+        _models: Models
+        _recovery: Recovery
+        _recover: Callable[[BaseException], None]
         _now: Callable[[], float]
 
     def __init__(self) -> None:
@@ -75,12 +80,48 @@ class Datasets:
         self._data, self._source, self._trace, self._loader_options = data, data.source, data.trace, data.options
 
     def _replace_data(self, data: Data, dataset: Any, options: LoaderOptions) -> None:
-        """By another object of the same data."""
+        """By another object of the same data, or with other options."""
         self._select(data)
-        data.source.close()
+        before = data.dataset, data.options
+        known = isinstance(data.source, MapSource) and dataset is not data.dataset and data.name is None
+        ends = data.source.ends() if known and isinstance(data.source, MapSource) else None
+        self._reopen(data, dataset, options)
+        if known and any(self._hear(self._has_other_ends(data, before[1], ends))):
+            self._reopen(data, *before)
+            raise ValueError(
+                f"loader() got another {type(dataset).__name__} with {len(dataset)} samples, whose first or last one "
+                "differs from that of the one before; permitted: name= for one of them if they are different data, or "
+                "the same name= for both if they are the same"
+            )
+
+    def _reopen(self, data: Data, dataset: Any, options: LoaderOptions) -> None:
+        if isinstance(data.source, ShardSource):
+            check_lengths(dataset, options)
+            data.source.follow(dataset, options)
+        else:
+            data.source.close()
+            data.source = make_source(dataset, options, self._replica, self.options, self._world)
         data.dataset, data.options = dataset, options
-        data.source = make_source(dataset, options, self._replica, self.options, self._world)
         self._become(data)
+
+    def _has_other_ends(self, data: Data, before: LoaderOptions, ends: Any) -> bool:
+        """Whether another dataset's first or last sample is another one than before. Samples that are another whenever
+        they are asked for say nothing, nor do batches of another kind."""
+        alike = (data.options.collate_fn is None) == (before.collate_fn is None)
+        now = data.source.ends() if alike and isinstance(data.source, MapSource) else None
+        return ends is not None and now is not None and ends[1] and now[1] and ends[0] != now[0]
+
+    def _hear(self, mine: Any) -> list[Any]:
+        """What everybody says. Collective, between two steps or within one."""
+        while True:
+            try:
+                return self._world.gather_objects(mine)
+            except PeerError as error:
+                if not self._recovery.is_possible:
+                    raise
+                if self._share is None:
+                    self._models.remember()  # the step before is done: nothing of it is undone
+                self._recover(error)
 
     def _select(self, data: Data) -> None:
         """It is this one's turn."""

@@ -119,6 +119,7 @@ class LocalJob(Job):
             if trained:
                 self._outer.append(self._make_outer(trained))
                 self._prepared.others.append(self._outer[-1])
+        self._prepared.catch_up()
         return prepared
 
     def _make_outer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
@@ -140,7 +141,13 @@ class LocalJob(Job):
         self.finish_step()
         while not self.stopping and self.epoch == self._loop_epoch:
             if self._round is None:
-                self._begin_round()
+                try:
+                    self._begin_round()
+                except Exception as error:
+                    if not is_peer_failure(error):
+                        raise
+                    self._recover(error)
+                    continue
             assert self._round is not None
             if not self._round.parts:  # this worker has no samples of it
                 self._end_round()
@@ -153,11 +160,12 @@ class LocalJob(Job):
         return None
 
     def _begin_round(self) -> None:
-        if not self._models.models:
-            raise Error("a batch of the loader before prepare()")
+        self._require_prepared()
         assert self._source is not None
         undoable = self._may_undo
         self._models.remember()
+        if isinstance(self._source, MapSource):
+            self._source.compare_orders()
         optimizers, others = (
             [copy.deepcopy(one.state_dict()) for one in these] if undoable else []
             for these in (self._optimizers, self._prepared.others)

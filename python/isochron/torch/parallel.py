@@ -247,12 +247,34 @@ def _fsdp() -> Any:
     return sys.modules.get("torch.distributed.fsdp")  # a model can be FSDP's only if that was imported
 
 
-def is_average(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> bool:
-    """Whether it averages the weights of another model, by what people do with such a copy."""
+def _trained_by(optimizers: list[torch.optim.Optimizer]) -> set[int]:
+    """The parameters (by id) that they have."""
+    return {id(one) for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]}
+
+
+def is_average(model: nn.Module, optimizers: list[torch.optim.Optimizer], others: list[nn.Module]) -> bool:
+    """Whether it averages the weights of another model, by what people do with such a copy: no optimizer has it, and it
+    is in eval(), or equal to one of the `others` that an optimizer has."""
     if isinstance(model, AveragedModel):
         return True
-    trained = {id(one) for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]}
-    return bool(optimizers) and not model.training and not any(id(one) in trained for one in model.parameters())
+    trained = _trained_by(optimizers)
+    if not trained or any(id(one) in trained for one in model.parameters()):
+        return False
+    originals = (one for one in others if any(id(each) in trained for each in one.parameters()))
+    return not model.training or any(_equal(model, one) for one in originals)
+
+
+def _equal(one: nn.Module, other: nn.Module) -> bool:
+    if is_fsdp(one) or is_fsdp(other):
+        return False  # whose tensors are not whole
+    mine, theirs = one.state_dict(), other.state_dict()
+    return bool(mine) and mine.keys() == theirs.keys() and all(_equal_values(mine[name], theirs[name]) for name in mine)
+
+
+def _equal_values(mine: Any, theirs: Any) -> bool:
+    if not isinstance(mine, torch.Tensor) or not isinstance(theirs, torch.Tensor):
+        return type(mine) is type(theirs)
+    return mine.shape == theirs.shape and mine.dtype == theirs.dtype and torch.equal(mine.cpu(), theirs.cpu())
 
 
 class Models:
@@ -264,6 +286,7 @@ class Models:
         self._stopwatch = stopwatch
         self._options = options
         self.models: list[nn.Module] = []
+        self._kept: list[nn.Module] = []  # of them: averages
         self.averages: list[Any] = []  # of compressed gradients, that owe something
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []  # what a step changes by itself, from before it
 
@@ -296,7 +319,18 @@ class Models:
         """One that is not trained: it is moved and saved with the others."""
         model.to(torch.device(self._options.device or "cpu"))
         self.models.append(model)
+        self._kept.append(model)
         return model
+
+    def check_kept(self, optimizers: list[torch.optim.Optimizer]) -> None:
+        """Raises ValueError if one of them trains what was taken for an average."""
+        trained = _trained_by(optimizers)
+        for model in self._kept:
+            if any(id(one) in trained for one in model.parameters()):
+                raise ValueError(
+                    f"prepare() got the optimizer of a {type(model).__name__} that it had been given without one, and "
+                    "has taken for an average of another model; permitted: both in one prepare()"
+                )
 
     def _wrap(self, model: nn.Module) -> nn.Module:
         device = torch.device(self._options.device or "cpu")

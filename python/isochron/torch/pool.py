@@ -79,9 +79,14 @@ class Fetcher:
 
     def assemble(self, chunks: list[tuple[Any, int, int]]) -> Any:
         """The batch of parts (chunk, first, last) of what fetch() gave."""
+        parts = [self.cut(*chunk) for chunk in chunks]
         if self.collate_fn is None:
-            return collate.join([collate.take(chunk, first, last) for chunk, first, last in chunks])
-        return self.collate_fn([sample for chunk, first, last in chunks for sample in chunk[first:last]])
+            return collate.join(parts)
+        return self.collate_fn([sample for part in parts for sample in part])
+
+    def cut(self, chunk: Any, first: int, last: int) -> Any:
+        """Samples first .. last - 1 of what fetch() gave."""
+        return collate.take(chunk, first, last) if self.collate_fn is None else chunk[first:last]
 
 
 def seed_everything(seed: int) -> None:

@@ -31,7 +31,8 @@ class Shards:
     """`parts` are whatever `read` takes, such as paths or numbers; `read(part)` gives that part's samples, in the same
     order whoever calls it. Have several times as many parts as workers.
 
-        job.loader(Shards(paths, lambda path: wds.WebDataset(path).decode().to_tuple("jpg", "cls")))
+        read = lambda path: wds.WebDataset(path, shardshuffle=False, nodesplitter=None).decode().to_tuple("jpg", "cls")
+        job.loader(Shards(paths, read))  # without a nodesplitter: the job deals the files
         job.loader(Shards.of(datasets.load_dataset(..., streaming=True)))
     """
 
@@ -40,6 +41,11 @@ class Shards:
         self.read = read
         if not self.parts:
             raise ValueError("Shards has 0 parts; permitted: 1 or more")
+
+    def is_like(self, other: Shards) -> bool:
+        """Whether the parts are the same, as far as they can be compared: of objects that know no equality, only
+        their class is."""
+        return len(self.parts) == len(other.parts) and all(map(_is_same_part, self.parts, other.parts))
 
     @staticmethod
     def of(dataset: Any) -> Shards:
@@ -54,6 +60,17 @@ class Shards:
     def __iter__(self) -> Iterator[Any]:
         """All samples, part after part."""
         return (sample for part in self.parts for sample in self.read(part))
+
+
+def _is_same_part(mine: Any, theirs: Any) -> bool:
+    if mine is theirs or type(mine) is not type(theirs):
+        return mine is theirs
+    if type(mine).__eq__ is object.__eq__:
+        return True
+    try:
+        return bool(mine == theirs)
+    except (TypeError, ValueError, RuntimeError):  # arrays, whose equality is an array
+        return True
 
 
 @dataclass
@@ -89,12 +106,10 @@ class ShardSource:
         if job.last_batch == "drop":
             raise ValueError("last_batch is 'drop' with Shards; permitted: keep")
         replica.open_stream()
-        self._shards = shards
-        self._options = options
+        self.follow(shards, options)
         self._replica = replica
         self._world = world
         self._seed = job.seed
-        self._collate = options.collate_fn or default_collate
         self._progress = _Progress()
         self._snapshots: dict[tuple[int, int], _Progress] = {(0, 0): _Progress()}
         self._place = (-1, -1)  # epoch and position of the step that was dealt last
@@ -104,6 +119,12 @@ class ShardSource:
         self._ready: deque[tuple[int, Any]] = deque()  # (part, sample), not used yet
         self._ended: set[int] = set()  # parts of mine that were read to their end
         self._offers: list[_Offer] = []
+
+    def follow(self, shards: Shards, options: LoaderOptions) -> None:
+        """From now on parts are read from another object of the same data; what is used of them stays."""
+        self._shards = shards
+        self._options = options
+        self._collate = options.collate_fn or default_collate
 
     @property
     def steps_per_epoch(self) -> int:

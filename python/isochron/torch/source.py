@@ -8,6 +8,8 @@ much is dropped, and the batch is assembled when the step begins: its size is al
 from __future__ import annotations
 
 import difflib
+import zlib
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypedDict
@@ -17,7 +19,10 @@ from torch.utils.data import DistributedSampler, IterableDataset
 from isochron import lengths
 from isochron._core import Replica, StepPlan, mix_key
 from isochron.errors import Error, SampleError
+from isochron.options import SharedOptions
+from isochron.torch.beginnings import Beginning
 from isochron.torch.pool import Fetcher, Generators, SamplePool, seed_everything
+from isochron.torch.world import World
 
 
 @dataclass(frozen=True)
@@ -131,14 +136,18 @@ class _Chunk:
 class MapSource:
     """Samples of a dataset with __getitem__ and __len__, in the order of the replica's permutation."""
 
-    def __init__(self, dataset: Any, options: LoaderOptions, replica: Replica, seed: int) -> None:
-        size = size_of(dataset, options)
+    def __init__(
+        self, dataset: Any, options: LoaderOptions, replica: Replica, job: SharedOptions, world: World
+    ) -> None:
+        seed, size = job.seed, size_of(dataset, options)
         if size == 0:
             raise ValueError("the dataset's size is 0; permitted: 1 or more")
         self._open(size, options, replica)
         self._replica = replica
+        self._world = world
         self._seed = seed
         self._orders: dict[int, list[int]] = {}  # a sampler's, by epoch
+        self._first_place: tuple[int, int] | None = None  # epoch and position of the first step
         self._lookup = replica.sampler  # may be an epoch ahead
         self.samples_per_epoch = self._lookup.samples_per_epoch
         self.steps_per_epoch = self._lookup.steps_per_epoch
@@ -163,6 +172,7 @@ class MapSource:
 
     def take(self) -> Share | None:
         """The step that is due."""
+        self.compare_orders()
         plan, rank = self._replica.plan(), self._replica.rank
         shares = [self._there(plan.epoch, self._positions(plan, one)) for one in range(len(plan.slices))]
         batch = self._batch(plan.epoch, shares[rank] or self._some())
@@ -305,6 +315,35 @@ class MapSource:
             if (drawn := len(self._orders[epoch])) < self.samples_per_epoch:
                 raise Error(f"the sampler gave {drawn} samples in epoch {epoch}, fewer than its len()")
         return self._orders[epoch]
+
+    def compare_orders(self) -> None:
+        """Before the first step of an epoch and of a resumed job, whether it is dealt for the first time or again: a
+        sampler with a generator of its own may draw differently on every worker. Collective."""
+        if self._options.sampler is None:
+            return
+        place = epoch, position = self._replica.epoch, self._replica.position
+        self._first_place = self._first_place or place
+        if position > 0 and place != self._first_place:
+            return
+        mine = zlib.crc32(array("q", self._order_of(epoch)).tobytes())
+        if any(other != mine for other in self._world.gather_objects(mine)):
+            raise ValueError(
+                f"the workers' samplers draw epoch {epoch} differently; permitted: the same order on all workers. "
+                "Before it draws, the job seeds Python's, NumPy's and torch's generators and the sampler's attribute "
+                "`generator`; one that draws from another generator must seed it by the epoch, in set_epoch(epoch)"
+            )
+
+    def ends(self) -> tuple[Beginning, bool] | None:
+        """What the first and the last sample of the dataset are, and whether they are the same when they are asked for
+        again; None: they cannot be had."""
+        size = len(self._fetcher.dataset)
+        try:
+            four = self._pool.collect(self._pool.request(self._replica.epoch, [0, size - 1] * 2))
+            once, again = (self._fetcher.cut(four, first, first + 2) for first in (0, 2))
+            one = Beginning.of([once])
+            return one, one == Beginning.of([again])
+        except Exception:  # whoever trains on them will hear of it
+            return None
 
     def _request(self, epoch: int, positions: Sequence[int]) -> None:
         """Asks for what is not there yet of these positions."""

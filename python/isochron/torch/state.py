@@ -20,6 +20,7 @@ from isochron.torch.parallel import Models
 from isochron.torch.world import World
 
 _UNFINISHED = ".unfinished"
+_KINDS = {"models": "models", "optimizers": "optimizers", "others": "schedulers and scalers"}
 
 
 def of_replica(replica: Replica) -> dict[str, Any]:
@@ -54,6 +55,7 @@ class Prepared:
     optimizers: list[Any] = field(default_factory=list)
     others: list[Any] = field(default_factory=list)  # schedulers, scalers: saved with the job
     moves_others: bool = False  # with models and optimizers, from one worker to another
+    waiting: dict[str, Any] | None = None  # what load() has read, until prepare() has been given as much
 
     def pack(self) -> dict[str, Any]:
         return {
@@ -99,6 +101,7 @@ class Prepared:
 
     def save(self, path: str | os.PathLike[str], job: dict[str, Any]) -> None:
         """Collective: the first worker writes, and all hear whether it could."""
+        self.require_all()
         failure = ""
         for average in self.models.averages:
             self.world.guard("errors of compressed gradients", average.gather)
@@ -122,6 +125,41 @@ class Prepared:
             except OSError as error:
                 raise Error(f"cannot write {path}: {error.strerror or error}") from error
 
+    def catch_up(self) -> None:
+        """Takes what load() has read, as soon as there is as much of everything; collective if models are sharded.
+        Raises Error if there is more of something than was saved."""
+        if self.waiting is None:
+            return
+        packed = self.waiting
+        saved = {name: len(packed[name]) for name in _KINDS}
+        if any(count > saved[name] for name, count in self._counts().items()):
+            self.waiting = None
+            raise self._difference(saved)
+        if self._counts() != saved:
+            return
+        self.waiting = None
+        (self._unpack_sharded if self.models.sharded else self.unpack)(packed)
+        self._unpack_others(packed)
+        for average, errors in zip(self.models.averages, packed.get("errors", ())):
+            average.load_state_dict(errors)
+
+    def require_all(self) -> None:
+        """Raises Error if something of what load() has read is still waiting."""
+        if self.waiting is not None:
+            raise self._difference({name: len(self.waiting[name]) for name in _KINDS})
+
+    def _counts(self) -> dict[str, int]:
+        return {"models": len(self.models.models), "optimizers": len(self.optimizers), "others": len(self.others)}
+
+    def _difference(self, saved: dict[str, int]) -> Error:
+        def words(counts: dict[str, int]) -> str:
+            return ", ".join(f"{counts[name]} {kind}" for name, kind in _KINDS.items())
+
+        return Error(
+            f"what restore() has read is of {words(saved)}, and prepare() was given {words(self._counts())}; "
+            "permitted: as many, in the same order"
+        )
+
     def load(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Returns the job that was saved with it."""
         content: bytes | str = b""
@@ -137,10 +175,8 @@ class Prepared:
             packed = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         except Exception as error:
             raise Error(f"{path} is no file that a job saved ({error})") from error
-        (self._unpack_sharded if self.models.sharded else self.unpack)(packed)
-        self._unpack_others(packed)
-        for average, saved in zip(self.models.averages, packed.get("errors", ())):
-            average.load_state_dict(saved)
+        self.waiting = {**packed, "others": packed.get("others", [])}
+        self.catch_up()
         return packed["job"]
 
 

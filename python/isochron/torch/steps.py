@@ -17,7 +17,7 @@ import torch
 from isochron import _core
 from isochron._core import Decision, Replica, mix_key
 from isochron.errors import Error, NonFiniteError, PeerError, SampleError
-from isochron.torch import cluster, collate, state
+from isochron.torch import cluster, collate, collectives, state
 from isochron.torch.accumulation import Group
 from isochron.torch.batch_norm import Statistics
 from isochron.torch.finite import OwnGradients, all_finite, drop_gradients, gradients_of
@@ -68,6 +68,8 @@ class Steps(Datasets):
         world.barrier()
         world.take_waits()
         self._began = time.perf_counter()
+        if world.has_group:
+            collectives.listen(world.waits)
 
     def _forget_step(self) -> None:
         self._share: Share | None = None
@@ -180,8 +182,7 @@ class Steps(Datasets):
         self.finish_step()
         assert self._source is not None
         while not self.stopping and self.epoch == self._loop_epoch:
-            if not self._models.models:
-                raise Error("a batch of the loader before prepare()")
+            self._require_prepared()
             if not self._group.begun and self._may_undo:
                 self._models.remember()
             try:
@@ -216,6 +217,11 @@ class Steps(Datasets):
                 self._step_file.publish(self.step)
             return (self._hand_out(share.batch),)
         return None
+
+    def _require_prepared(self) -> None:
+        self._prepared.require_all()
+        if not self._models.models:
+            raise Error("a batch of the loader before prepare()")
 
     @property
     def _may_undo(self) -> bool:
