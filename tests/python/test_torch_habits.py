@@ -230,7 +230,8 @@ def test_batches_are_moved_and_pinned_on_request(alone):
 def test_a_copy_in_training_mode_is_an_average_too(pair):
     for kinds, words in pair.run(CASES + "trained_copies"):
         assert kinds == ["ElasticDataParallel", "Sequential", "ElasticDataParallel"]
-        assert words.startswith("ValueError: prepare() got the optimizer of a Sequential that it had been given without")
+        expected = "ValueError: prepare() got the optimizer of a Sequential that it had been given without"
+        assert words.startswith(expected)
 
 
 def test_files_of_a_webdataset_are_dealt(pair, tmp_path):
@@ -244,4 +245,5 @@ def test_a_real_hugging_face_stream_is_dealt_and_one_that_is_split_is_refused(pa
     results = pair.run(CASES + "streaming_rows")
     assert together(results) == list(range(96)) and all(one["complete"] for one in results)
     for one in results:
-        assert one["words"] == "ValueError: the dataset was split by node; permitted: the whole one, which the job deals"
+        expected = "ValueError: the dataset was split by node; permitted: the whole one, which the job deals"
+        assert one["words"] == expected
