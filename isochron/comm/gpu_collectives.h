@@ -49,6 +49,9 @@ class GpuCollectives {
   // Sends bytes, so any type will do.
   virtual Started broadcast(const at::Tensor& tensor, int root) = 0;
   virtual Started all_gather(const at::Tensor& all, const at::Tensor& mine) = 0;
+  // A share of `mine` for every rank, and one of every rank's in `all`. The first one connects the ranks, and may wait
+  // for them as long as the time limit.
+  virtual Started all_to_all(const at::Tensor& all, const at::Tensor& mine) = 0;
 
   // Ends what is under way, with whatever result; later collectives end at once. On this rank only.
   virtual void abort() = 0;

@@ -78,6 +78,21 @@ void in_chunks(std::int64_t elements, std::int64_t elements_per_piece, const Cal
   }
 }
 
+// Calls call(type), which is `name`, for a type of `count` bytes of every share: `share` bytes apart. MPI keeps it till
+// the operation that is started with it ends.
+template <typename Call>
+void with_bytes_of_every_share(int count, std::size_t share, const char* name, const Call& call) {
+  MPI_Datatype bytes = MPI_DATATYPE_NULL;
+  MPI_Datatype strided = MPI_DATATYPE_NULL;
+  check_mpi(MPI_Type_contiguous(count, MPI_BYTE, &bytes), "MPI_Type_contiguous");
+  check_mpi(MPI_Type_create_resized(bytes, 0, static_cast<MPI_Aint>(share), &strided), "MPI_Type_create_resized");
+  check_mpi(MPI_Type_commit(&strided), "MPI_Type_commit");
+  const int code = call(strided);
+  MPI_Type_free(&bytes);
+  MPI_Type_free(&strided);
+  check_mpi(code, name);
+}
+
 MPI_Request& add(Requests& requests) {
   return requests.emplace_back(MPI_REQUEST_NULL);
 }
@@ -153,6 +168,12 @@ class MpiBackend : public c10d::Backend {
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
+  WorkPtr alltoall_base(
+      at::Tensor& output,
+      at::Tensor& input,
+      std::vector<std::int64_t>& output_splits,
+      std::vector<std::int64_t>& input_splits,
+      const c10d::AllToAllOptions& opts) override;
   WorkPtr reduce_scatter(
       Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& opts) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
@@ -332,19 +353,12 @@ WorkPtr MpiBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const
   const HostTensor all(output, Contents::kOverwritten);
   const HostTensor mine = input_apart_from(input, output);
   auto start = [this, all, mine](MPI_Comm comm, Requests& requests) {
-    const auto share = static_cast<MPI_Aint>(mine.host().nbytes());
-    in_chunks(share, options_.chunk_bytes, [&](std::int64_t first, int count) {
-      // A chunk of every share: `count` bytes in every `share` bytes of the output.
-      MPI_Datatype bytes = MPI_DATATYPE_NULL;
-      MPI_Datatype strided = MPI_DATATYPE_NULL;
-      check_mpi(MPI_Type_contiguous(count, MPI_BYTE, &bytes), "MPI_Type_contiguous");
-      check_mpi(MPI_Type_create_resized(bytes, 0, share, &strided), "MPI_Type_create_resized");
-      check_mpi(MPI_Type_commit(&strided), "MPI_Type_commit");
-      const int code =
-          MPI_Iallgather(mine.data() + first, count, MPI_BYTE, all.data() + first, 1, strided, comm, &add(requests));
-      MPI_Type_free(&bytes);
-      MPI_Type_free(&strided);  // MPI keeps it until the operation ends
-      check_mpi(code, "MPI_Iallgather");
+    const std::size_t share = mine.host().nbytes();
+    in_chunks(static_cast<std::int64_t>(share), options_.chunk_bytes, [&](std::int64_t first, int count) {
+      with_bytes_of_every_share(count, share, "MPI_Iallgather", [&](MPI_Datatype part) {
+        char* const to = all.data() + first;
+        return MPI_Iallgather(mine.data() + first, count, MPI_BYTE, to, 1, part, comm, &add(requests));
+      });
     });
   };
   return submit(
@@ -379,6 +393,43 @@ WorkPtr MpiBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, co
     work->complete(MPI_ANY_SOURCE);
   });
   return work;
+}
+
+WorkPtr MpiBackend::alltoall_base(
+    at::Tensor& output,
+    at::Tensor& input,
+    std::vector<std::int64_t>& output_splits,
+    std::vector<std::int64_t>& input_splits,
+    const c10d::AllToAllOptions& opts) {
+  check_shares(output, input, 1, "alltoall");
+  if (!output_splits.empty() || !input_splits.empty() || input.numel() % getSize() != 0) {
+    throw std::invalid_argument(
+        described("alltoall", input) + " among " + std::to_string(getSize()) + " ranks; permitted: equal shares");
+  }
+  if (gpu_ && gpu_->takes({output, input}, Reduction::kSum)) {
+    return submit_on_gpu(
+        c10d::OpType::ALLTOALL_BASE,
+        described("alltoall", input),
+        opts.timeout,
+        gpu_->all_to_all(output, input),
+        {output});
+  }
+  const HostTensor all(output, Contents::kOverwritten);
+  const HostTensor mine = input_apart_from(input, output);
+  auto start = [this, all, mine](MPI_Comm comm, Requests& requests) {
+    const std::size_t share = mine.host().nbytes() / static_cast<std::size_t>(getSize());
+    in_chunks(static_cast<std::int64_t>(share), options_.chunk_bytes, [&](std::int64_t first, int count) {
+      with_bytes_of_every_share(count, share, "MPI_Ialltoall", [&](MPI_Datatype part) {
+        return MPI_Ialltoall(mine.data() + first, 1, part, all.data() + first, 1, part, comm, &add(requests));
+      });
+    });
+  };
+  return submit(
+      {.type = c10d::OpType::ALLTOALL_BASE,
+       .operation =
+           {.name = described("alltoall", input), .timeout = timeout_of(opts.timeout), .start = std::move(start)},
+       .results = {output},
+       .finish = [all] { all.write_back(); }});
 }
 
 WorkPtr MpiBackend::_reduce_scatter_base(

@@ -118,6 +118,22 @@ class Nccl : public GpuCollectives {
     });
   }
 
+  Started all_to_all(const at::Tensor& all, const at::Tensor& mine) override {
+    return start({all, mine}, [&] {
+      int size = 0;
+      ncclCommCount(comm_, &size);
+      const std::size_t share = mine.nbytes() / static_cast<std::size_t>(size);
+      const auto* from = static_cast<const char*>(mine.const_data_ptr());
+      auto* to = static_cast<char*>(all.mutable_data_ptr());
+      ncclGroupStart();
+      for (int rank = 0; rank < size; ++rank, from += share, to += share) {
+        ncclSend(from, share, ncclUint8, rank, comm_, stream_);
+        ncclRecv(to, share, ncclUint8, rank, comm_, stream_);
+      }
+      return ncclGroupEnd();
+    });
+  }
+
   void abort() override {
     const std::lock_guard lock(mutex_);
     if (comm_ != nullptr) {

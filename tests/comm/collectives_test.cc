@@ -201,6 +201,44 @@ TEST(AllgatherTest, WorksInPlaceAndRefusesWrongSizes) {
   });
 }
 
+TEST(AlltoallTest, GivesEveryRankTheSharesThatAreForIt) {
+  on_groups_of_every_size([](const Backend& backend) {
+    const int size = backend->getSize();
+    const int rank = backend->getRank();
+    std::vector<std::int64_t> equal;
+    for (const auto type : {at::kByte, at::kFloat, at::kLong}) {
+      // Rank r has r + 2 s + c for rank s, in several chunks.
+      Tensors shares;
+      Tensors expected;
+      for (int other = 0; other < size; ++other) {
+        shares.push_back(input_of(rank, type) + 2 * other);
+        expected.push_back(input_of(other, type) + 2 * rank);
+      }
+      at::Tensor input = at::cat(shares);
+      at::Tensor output = at::empty_like(input);
+      backend->alltoall_base(output, input, equal, equal)->wait();
+      EXPECT_TRUE(output.equal(at::cat(expected))) << type;
+      backend->alltoall_base(input, input, equal, equal)->wait();
+      EXPECT_TRUE(input.equal(at::cat(expected))) << type;
+    }
+  });
+}
+
+TEST(AlltoallTest, RefusesUnequalShares) {
+  on_groups_of_every_size([](const Backend& backend) {
+    const int size = backend->getSize();
+    at::Tensor tensor = at::zeros({size});
+    at::Tensor longer = at::zeros({size + 1});
+    std::vector<std::int64_t> equal;
+    std::vector<std::int64_t> splits(static_cast<std::size_t>(size), 1);
+    EXPECT_THROW(backend->alltoall_base(tensor, tensor, splits, equal), std::invalid_argument);
+    EXPECT_THROW(backend->alltoall_base(tensor, longer, equal, equal), std::invalid_argument);
+    if (size > 1) {
+      EXPECT_THROW(backend->alltoall_base(longer, longer, equal, equal), std::invalid_argument);
+    }
+  });
+}
+
 TEST(ReduceScatterTest, GivesEveryRankItsShareOfTheSum) {
   on_groups_of_every_size([](const Backend& backend) {
     const int size = backend->getSize();
