@@ -365,10 +365,7 @@ void validate(const JobSettings& settings, Framework framework) {
   } else if (settings.sync != Sync::kBsp) {
     validate_async(settings);
   }
-  if (framework == Framework::kNative) {
-    const bool known = settings.gradients.compression != Compression::kInt8;
-    require(known, "compression", "'int8'", "none, bf16; int8 is of isochron.torch so far");
-  } else {
+  if (framework != Framework::kNative) {
     validate_python(settings, framework);
   }
 }

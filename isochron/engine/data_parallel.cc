@@ -50,7 +50,8 @@ class DataParallel::State {
       const Tensors& buffers,
       const c10::intrusive_ptr<c10d::ProcessGroup>& group,
       const DataParallelOptions& options,
-      Start start)
+      Start start,
+      std::shared_ptr<ErrorFeedback> feedback)
       : parameters_(std::move(parameters)), measure_moments_(options.measure_moments) {
     options.validate();
     if (start == Start::kBroadcast) {
@@ -72,7 +73,10 @@ class DataParallel::State {
     // Where it looks for unused parameters and finds none it tells a logger so, without asking whether there is one.
     logger_ = std::make_shared<c10d::Logger>(reducer_);
     reducer_->set_logger(logger_);
-    if (auto hook = make_comm_hook(options.compression, group)) {
+    if (options.compression == Compression::kInt8 && !feedback) {
+      feedback = std::make_shared<ErrorFeedback>(parameters_, group->getSize());
+    }
+    if (auto hook = make_comm_hook(options.compression, group, feedback)) {
       reducer_->register_comm_hook(std::move(hook));
     }
   }
@@ -179,8 +183,9 @@ DataParallel::DataParallel(
     const Tensors& buffers,
     const c10::intrusive_ptr<c10d::ProcessGroup>& group,
     const DataParallelOptions& options,
-    Start start)
-    : state_(std::make_unique<State>(std::move(parameters), buffers, group, options, start)) {
+    Start start,
+    std::shared_ptr<ErrorFeedback> feedback)
+    : state_(std::make_unique<State>(std::move(parameters), buffers, group, options, start, std::move(feedback))) {
 }
 DataParallel::~DataParallel() = default;
 

@@ -29,6 +29,8 @@ class ProcessGroup;
 
 namespace isochron {
 
+class ErrorFeedback;
+
 enum class Start : std::uint8_t {
   kBroadcast,  // everybody gets rank 0's values
   kAsIs,       // all have the same already
@@ -62,13 +64,15 @@ void broadcast_model(
 
 class DataParallel {
  public:
-  // With kBroadcast it begins with broadcast_model(); buffers are not touched afterwards.
+  // With kBroadcast it begins with broadcast_model(); buffers are not touched afterwards. `feedback` is for kInt8 and
+  // need not end with this; null: one of its own.
   DataParallel(
       std::vector<at::Tensor> parameters,
       const std::vector<at::Tensor>& buffers,
       const c10::intrusive_ptr<c10d::ProcessGroup>& group,
       const DataParallelOptions& options = {},
-      Start start = Start::kBroadcast);
+      Start start = Start::kBroadcast,
+      std::shared_ptr<ErrorFeedback> feedback = {});
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
   // Also the way out after a failure. Reset the gradients then: some may be half reduced.

@@ -1,5 +1,8 @@
 #include "isochron/engine/job_checkpoints.h"
 
+#include <map>
+#include <string>
+
 #include "isochron/core/error.h"
 #include "isochron/engine/checkpoint_transfer.h"
 
@@ -7,11 +10,18 @@ namespace isochron {
 
 void JobCheckpoints::save(const std::filesystem::path& path) {
   std::string failure;
+  std::map<std::string, at::Tensor> owed;
   const auto write = [&] {
-    failure = write_on_first(path, membership_.group(), [this] { return model_.pack(datasets_.state()); });
+    owed = model_.gather_owed();
+    failure = write_on_first(path, membership_.group(), [&] {
+      Checkpoint checkpoint = model_.pack(datasets_.state());
+      checkpoint.tensors.insert(owed.begin(), owed.end());
+      return checkpoint;
+    });
   };
   while (!recovery_.try_together(write)) {
   }
+  model_.take_owed(owed);
   if (!failure.empty()) {
     throw Error(failure);
   }
@@ -19,7 +29,10 @@ void JobCheckpoints::save(const std::filesystem::path& path) {
 }
 
 State JobCheckpoints::read(const std::filesystem::path& path) {
-  return model_.unpack(read_everywhere(path, membership_.group()), path.string());
+  const Checkpoint checkpoint = read_everywhere(path, membership_.group());
+  State rest = model_.unpack(checkpoint, path.string());
+  model_.take_owed(checkpoint.tensors);
+  return rest;
 }
 
 void JobCheckpoints::restore(const std::filesystem::path& path) {

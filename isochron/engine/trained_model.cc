@@ -16,6 +16,8 @@
 namespace isochron {
 namespace {
 
+constexpr const char* kOwed = "compression.owed";  // in checkpoints
+
 // Each once, though models may share some.
 std::vector<at::Tensor> without_repetition(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> once;
@@ -124,6 +126,9 @@ void TrainedModel::prepare(const Models& models, const Optimizers& optimizers, c
     copies_.emplace_back(*optimizer);
   }
   buffers_.emplace(model_buffers(models));
+  if (gradients_.compression == Compression::kInt8) {
+    feedback_ = std::make_shared<ErrorFeedback>(parameters(), group->getSize());
+  }
   build(group);
 }
 
@@ -131,6 +136,9 @@ void TrainedModel::prepare(const Models& models, const Optimizers& optimizers, c
 void TrainedModel::build(const Group& group) {
   group_ = group;
   norms_.emplace(group);
+  if (feedback_) {
+    feedback_->follow(group->getSize());
+  }
   if (optimizers_.size() == 1 && !in_rounds_) {
     parallel_ = &parallel_of({});
   }
@@ -138,7 +146,8 @@ void TrainedModel::build(const Group& group) {
 
 DataParallel& TrainedModel::parallel_of(const Places& places) {
   return parallels_
-      .try_emplace(places, trained_parameters(places), std::vector<at::Tensor>{}, group_, gradients_, Start::kAsIs)
+      .try_emplace(
+          places, trained_parameters(places), std::vector<at::Tensor>{}, group_, gradients_, Start::kAsIs, feedback_)
       .first->second;
 }
 
@@ -190,6 +199,7 @@ void TrainedModel::close() {
   rates_.clear();
   copies_.clear();
   buffers_.reset();
+  feedback_.reset();
   models_ = {};
   optimizers_ = {};
 }
@@ -199,6 +209,9 @@ void TrainedModel::begin_step() {
     parallel.begin_step();
   }
   buffers_->take();
+  if (feedback_) {
+    feedback_->remember();
+  }
 }
 
 void TrainedModel::begin_forward(double learning_rate_factor, bool counts, bool all_count) {
@@ -269,6 +282,9 @@ void TrainedModel::end_step() {
 
 void TrainedModel::undo() {
   buffers_->restore();
+  if (feedback_) {
+    feedback_->undo();
+  }
   for (OptimizerCopies& copies : copies_) {
     copies.restore();
   }
@@ -290,6 +306,21 @@ State TrainedModel::unpack(const Checkpoint& checkpoint, const std::string& name
   }
   buffers_->take();
   return rest;
+}
+
+std::map<std::string, at::Tensor> TrainedModel::gather_owed() const {
+  std::map<std::string, at::Tensor> owed;
+  if (feedback_) {
+    owed.emplace(kOwed, feedback_->mean(group_));
+  }
+  return owed;
+}
+
+void TrainedModel::take_owed(const std::map<std::string, at::Tensor>& tensors) {
+  if (feedback_) {
+    const auto found = tensors.find(kOwed);
+    feedback_->restore(found == tensors.end() ? at::Tensor() : found->second);
+  }
 }
 
 }  // namespace isochron

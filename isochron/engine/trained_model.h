@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "isochron/engine/buffer_copies.h"
 #include "isochron/engine/checkpoint.h"
 #include "isochron/engine/data_parallel.h"
+#include "isochron/engine/error_feedback.h"
 #include "isochron/engine/exchange.h"
 #include "isochron/engine/learning_rate.h"
 #include "isochron/engine/models.h"
@@ -65,13 +67,19 @@ class TrainedModel {
   bool gradient_is_finite() const { return parallel_->finite(); }
   // The optimizers have taken their steps: the learning rate is the user's again.
   void end_step();
-  // The step did not happen: gradients are dropped; running statistics and what optimizers have changed are as before.
+  // The step did not happen: gradients are dropped; running statistics, what optimizers have changed and what
+  // compression owes are as before.
   virtual void undo();
 
   // Together with the rest of the job's state, which travels along as it is.
   virtual Checkpoint pack(const State& rest) const;
   // Fills models and optimizers and returns the rest. `name` is what errors call the checkpoint.
   virtual State unpack(const Checkpoint& checkpoint, const std::string& name);
+  // What compression owes, for a checkpoint that becomes a file (one that goes to another worker is without); nothing
+  // if nothing can be owed. Collective.
+  std::map<std::string, at::Tensor> gather_owed() const;
+  // On all workers, from a checkpoint or from what was gathered for one, so that a job goes on as one that is restored.
+  void take_owed(const std::map<std::string, at::Tensor>& tensors);
 
  protected:
   torch::nn::Module& model() const { return models_[0]; }
@@ -98,6 +106,7 @@ class TrainedModel {
   std::vector<LearningRate> rates_;
   std::vector<OptimizerCopies> copies_;
   std::optional<BufferCopies> buffers_;
+  std::shared_ptr<ErrorFeedback> feedback_;  // null: gradients do not travel as int8
   // On the group.
   std::optional<SyncBatchNorm> norms_;
   std::optional<SyncBatchNorm::Scope> norm_scope_;
