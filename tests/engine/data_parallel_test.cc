@@ -1,6 +1,7 @@
 // Four ranks with 5, 9, 17 and 33 of 64 samples must compute what one process computes with all 64.
 #include "isochron/engine/data_parallel.h"
 
+#include <cmath>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -49,16 +50,31 @@ at::Tensor mean_loss(torch::nn::Sequential& model, const Samples& samples) {
   return torch::nn::functional::cross_entropy(model->forward(samples.inputs), samples.targets);
 }
 
+at::Tensor flat(const Tensors& tensors) {
+  Tensors rows;
+  for (const at::Tensor& tensor : tensors) {
+    rows.push_back(tensor.flatten());
+  }
+  return at::cat(rows);
+}
+
 // The distance from the gradients of one process with all samples.
-double gradient_error(at::ScalarType type, double weight) {
+double gradient_error(at::ScalarType type, double weight, Compression compression = Compression::kNone) {
   auto single = make_model(7, type);
   const Samples all = global_batch(type, 0);
   mean_loss(single, all).backward();
 
   auto model = make_model(7, type);
-  DataParallel parallel(model->parameters(), {}, make_group(make_mpi_backend(MPI_COMM_WORLD)), {.bucket_bytes = 4096});
+  DataParallel parallel(
+      model->parameters(),
+      {},
+      make_group(make_mpi_backend(MPI_COMM_WORLD)),
+      {.bucket_bytes = 4096, .compression = compression});
   parallel.begin_step();
   parallel.backward(mean_loss(model, my_share(all)), weight);
+  if (compression == Compression::kInt8) {  // steps are of blocks, in which several parameters may be
+    return relative_error({flat(gradients(model->parameters()))}, {flat(gradients(single->parameters()))});
+  }
   return relative_error(gradients(model->parameters()), gradients(single->parameters()));
 }
 
@@ -159,9 +175,13 @@ TEST(DataParallelTest, ReducesWhileBackwardStillComputes) {
 }
 
 // The last rank starts its backward pass only when all others have told it, from the callback, that theirs is done.
-TEST(DataParallelTest, CallsBackBeforeItWaitsForTheOthers) {
+void expect_to_be_called_before_waiting(Compression compression) {
   auto model = make_model(1, torch::kFloat);
-  DataParallel parallel(model->parameters(), {}, make_group(make_mpi_backend(MPI_COMM_WORLD)), {.bucket_bytes = 4096});
+  DataParallel parallel(
+      model->parameters(),
+      {},
+      make_group(make_mpi_backend(MPI_COMM_WORLD)),
+      {.bucket_bytes = 4096, .compression = compression});
   const int last = world_size() - 1;
   for (std::uint64_t step = 0; step < 3; ++step) {
     parallel.begin_step();
@@ -179,6 +199,13 @@ TEST(DataParallelTest, CallsBackBeforeItWaitsForTheOthers) {
     EXPECT_EQ(seen.last_gradient, result.last_gradient);
     EXPECT_LT(result.started, result.last_gradient);
     EXPECT_LT(result.last_gradient, result.finished);
+  }
+}
+
+TEST(DataParallelTest, CallsBackBeforeItWaitsForTheOthers) {
+  for (const Compression compression : {Compression::kNone, Compression::kBf16, Compression::kInt8}) {
+    SCOPED_TRACE(name_of(kCompressionNames, compression));
+    expect_to_be_called_before_waiting(compression);
   }
 }
 
@@ -254,6 +281,66 @@ TEST(DataParallelTest, CompressesGradientsOnTheWire) {
   EXPECT_LT(error, 7 * 0x1p-8);
   EXPECT_GT(error, 1e-5);
   EXPECT_NEAR(result.global_square / square_of_gradients(model), 1, 1e-5);
+}
+
+// The bytes that a rank sends to others for one average of 512 x 512 numbers: in an all-to-all their shares, in an
+// all-gather its own to each, in an all-reduce as few as that can do with.
+std::int64_t bytes_sent(Compression compression) {
+  std::mutex mutex;
+  std::int64_t bytes = 0;
+  const auto observer = [&](const OperationTimes& times) {
+    const std::lock_guard lock(mutex);
+    const std::string& name = times.name;  // "alltoall of 1024 x Byte"
+    const std::int64_t others = world_size() - 1;
+    const auto count = [&] { return std::stoll(name.substr(name.find(" of ") + 4)); };
+    if (name.starts_with("alltoall")) {
+      bytes += count() / world_size() * others;
+    } else if (name.starts_with("allgather") && name.ends_with("Byte")) {
+      bytes += count() * others;
+    } else if (name.starts_with("allreduce")) {
+      bytes += 2 * count() / world_size() * others * (name.ends_with("BFloat16") ? 2 : 4);
+    }
+  };
+  torch::nn::Linear model(torch::nn::LinearOptions(512, 512).bias(false));
+  DataParallel parallel(
+      model->parameters(),
+      {},
+      make_group(make_mpi_backend(MPI_COMM_WORLD, {.observer = observer})),
+      {.compression = compression});
+  parallel.begin_step();
+  parallel.backward(model->forward(torch::ones({2, 512})).sum(), 1);
+  return bytes;
+}
+
+// A scale of four bytes for 256 numbers comes on top of their bytes.
+TEST(DataParallelTest, Int8MovesAQuarterOfTheBytesOfFloatAndHalfOfThoseOfBf16) {
+  const std::int64_t exact = bytes_sent(Compression::kNone);
+  EXPECT_EQ(exact, 2 * 4 * 512 * 512 / 4 * 3);
+  EXPECT_EQ(bytes_sent(Compression::kBf16), exact / 2);
+  EXPECT_EQ(bytes_sent(Compression::kInt8), exact / 4 * (256 + 4) / 256);
+}
+
+// Off by half a step of 1 / 127 of the mean of the workers' largest numbers, and by half a one of their mean: 0.02 leaves
+// room for shares whose largest numbers are on average four times those of all samples.
+TEST(DataParallelTest, Int8GivesTheGradientOfUnevenBatchesButForItsRounding) {
+  EXPECT_LT(gradient_error(torch::kFloat, my_weight(), Compression::kInt8), 0.02);
+  EXPECT_GT(gradient_error(torch::kFloat, 1.0, Compression::kInt8), 0.05);
+}
+
+TEST(DataParallelTest, WithInt8AllTrainAlikeAndLikeOneProcessButForItsRounding) {
+  const auto model = train(40, {.bucket_bytes = 4096, .compression = Compression::kInt8});
+  expect_same_bits_everywhere(model->parameters());
+  const auto exact = train(40, {});
+  const auto start = make_model(0, torch::kFloat);
+  double off = 0.0;
+  double moved = 0.0;
+  for (std::size_t i = 0; i < start->parameters().size(); ++i) {
+    const at::Tensor expected = exact->parameters()[i];
+    off += (model->parameters()[i] - expected).square().sum().item<double>();
+    moved += (expected - start->parameters()[i]).square().sum().item<double>();
+  }
+  EXPECT_GT(off, 0.0);
+  EXPECT_LT(std::sqrt(off / moved), 0.02);
 }
 
 TEST(DataParallelTest, NamesTheRankWhoseBackwardIsMissing) {
