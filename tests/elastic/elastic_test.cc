@@ -204,6 +204,36 @@ TEST_F(ElasticTest, NoStepOfTwoOptimizersIsTakenByHalf) {
   }
 }
 
+// What a lost worker owed is lost with it, which is less than the rounding of a step; the others hold the same bits.
+TEST_F(ElasticTest, WithInt8TheOthersGoOnFromADeathAtAnyPointOfAStep) {
+  const std::string common = "steps=12 evaluate=2 save=3 compression=int8 ";
+  const Result undisturbed = run(4, common);
+  for (const std::string fault :
+       {"5:2:forward",
+        "5:2:reduce:0",
+        "5:2:reduce:500",
+        "5:2:reduce:2000",
+        "5:2:before-optimizer",
+        "5:0:after-optimizer",
+        "6:0:save:300",
+        "4:1:memory policy=uniform"}) {
+    SCOPED_TRACE(fault);
+    const Result result = run(4, common + fault);
+    ASSERT_EQ(result.finished.size(), fault.find("memory") == std::string::npos ? 3U : 4U) << result.outcome.errors;
+    expect_same_course(result, undisturbed, 0.02);
+  }
+}
+
+TEST_F(ElasticTest, WithInt8ANewWorkerTakesThePlaceOfOneThatDied) {
+  const Result undisturbed = run(3, "steps=60 compression=int8");
+  const Result result = run(3, "steps=60 compression=int8 pace=50 await=3 2:1:forward 4:first:join");
+  ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
+  for (const Diary& diary : result.finished) {
+    EXPECT_EQ(diary.end, "61 workers 3");
+  }
+  expect_same_course(result, undisturbed, 0.02);
+}
+
 TEST_F(ElasticTest, ANewWorkerHasTheStateOfAllOptimizers) {
   const Result undisturbed = run(2, "steps=60 networks=2");
   const Result result = run(2, "steps=60 networks=2 pace=50 await=3 3:first:join");

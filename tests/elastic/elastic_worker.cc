@@ -7,9 +7,9 @@
 // (steps), name, pace (ms that a step takes at least), await (workers without whom each of the last ten steps takes a
 // second more), memory (samples that it holds), appetite (MiB that a sample takes while its loss is computed), networks
 // (2: a second one, with an optimizer and a backward pass of its own, learns from what the first puts out after its
-// step), round (local steps of a round: steps are rounds then), outer (of rounds), momentum (in hundredths). A fault
-// comes once, in that step of the worker with that id, in the first worker if it is "first"; in a round it comes in the
-// local step that "local" says, the first otherwise.
+// step), round (local steps of a round: steps are rounds then), outer (of rounds), momentum (in hundredths),
+// compression. A fault comes once, in that step of the worker with that id, in the first worker if it is "first"; in a
+// round it comes in the local step that "local" says, the first otherwise.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -196,6 +196,7 @@ class Subject {
     options.name = script_.text("name", "");
     const std::string numbers = script_.text("numbers", "stop");
     options.on_nonfinite = parse_name(kOnNonFiniteNames, "numbers", numbers);
+    options.gradients.compression = parse_name(kCompressionNames, "compression", script_.text("compression", "none"));
     if (const std::int64_t round = script_.number("round", 0); round > 0) {
       options.sync = Sync::kLocal;
       options.rounds.steps = round;
