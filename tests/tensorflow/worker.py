@@ -8,6 +8,7 @@ import fitting
 import habits
 import launching
 import lengths
+import mishaps
 import out_of_step
 import parity
 import pipelines
@@ -16,7 +17,7 @@ import starting
 
 LIMIT = 600  # seconds for a case on a machine that is busy; beyond them it hangs
 CASES = {**parity.CASES, **running.CASES, **starting.CASES, **out_of_step.CASES, **fitting.CASES, **launching.CASES,
-         **pipelines.CASES, **lengths.CASES, **habits.CASES}  # fmt: skip
+         **pipelines.CASES, **lengths.CASES, **habits.CASES, **mishaps.CASES}  # fmt: skip
 
 
 def cpu_seconds():

@@ -3,7 +3,8 @@
 TensorFlow ends its collectives for good when a worker is gone: at once if the connection breaks, after a while if its
 coordination service misses it (heartbeat.py), after the job's time-out at the latest. Then the roll is called
 (roll_call.py): who does not answer is lost; else who is at an earlier step kept the others waiting. Who finds out tells
-the others, so that all name the same one even if the finder has left by then.
+the others, so that all name the same one even if the finder has left by then. If nobody is lost or late, the error is
+the user's own, and stays as it is.
 """
 
 from __future__ import annotations
@@ -63,16 +64,21 @@ class Peers:
         except _FAILURES as failure:
             if self._roll is None or not _is_of_collectives(failure):
                 raise
-            raise self._explain(what, failure) from failure
+            explained = self._explain(what)
+            if explained is None:
+                raise  # nobody is lost or late: it is an error of one's own
+            raise explained from failure
 
-    def _explain(self, what: str, failure: tf.errors.OpError) -> Error:
+    def _explain(self, what: str) -> Error | None:
         with self._finding:  # threads that fail together say the same
             if self._found is None:
-                self._found = self._find_out(failure)
+                self._found = self._find_out()
+            if self._found is None:
+                return None
         kind, message, ranks = self._found
         return kind(f"{what}: {message}", ranks, [self.hosts[rank] for rank in ranks])
 
-    def _find_out(self, failure: tf.errors.OpError) -> tuple[type[PeerError], str, list[int]]:
+    def _find_out(self) -> tuple[type[PeerError], str, list[int]] | None:
         assert self._roll is not None
         steps = roll_call.call(self._others, self._key, _ANSWER_SECONDS)
         heard = self._roll.heard()
@@ -82,15 +88,14 @@ class Peers:
         lost = [rank for rank, step in steps.items() if step is None]
         late = [rank for rank, step in steps.items() if step is not None and step < mine]
         names = ", ".join(f"task {rank} on {self.hosts[rank]}" for rank in lost or late)
+        if not lost and not late:
+            return None
         if lost:
             message = f"{names} is lost; start the job again from its last checkpoint"
-        elif late:
-            message = f"{names} kept the others waiting for more than {self._timeout:g} s"
         else:
-            message = f"all workers answer, but {failure.message.splitlines()[0]}"
+            message = f"{names} kept the others waiting for more than {self._timeout:g} s"
         self.announce(message, lost or late)
-        kind = PeerLostError if lost else TimeoutError if late else PeerError
-        return kind, message, lost or late
+        return PeerLostError if lost else TimeoutError, message, lost or late
 
     def close(self) -> None:
         if self._roll is not None:
