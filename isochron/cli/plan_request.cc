@@ -11,6 +11,7 @@
 #include "isochron/emulate/machine.h"
 #include "isochron/io/machines_file.h"
 #include "isochron/io/profile_file.h"
+#include "isochron/view/frame.h"
 #include "isochron/view/run_file.h"
 
 namespace isochron::cli {
@@ -138,6 +139,16 @@ PlanTask task_of_machines(const PlanRequest& request) {
   return task;
 }
 
+/// Names that came from files, which are shown on terminals.
+void make_printable(PlanTask& task) {
+  for (std::string* const text : {&task.title, &task.model, &task.dataset}) {
+    *text = view::printable(*text);
+  }
+  for (plan::Group& group : task.groups) {
+    group.machine.name = view::printable(group.machine.name);
+  }
+}
+
 }  // namespace
 
 void PlanRequest::add_options(CLI::App& command) {
@@ -179,6 +190,7 @@ PlanTask checked(const PlanRequest& request) {
   }
   PlanTask task = request.run.empty() ? task_of_machines(request) : task_of_run(request);
   task.lengths = request.samples.checked();
+  make_printable(task);
   return task;
 }
 

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <string>
 #include <thread>
 
@@ -72,6 +73,18 @@ TEST_F(ViewProgramTest, ShowsNoEscapeSequencesOfALog) {
       outcome.output + outcome.errors,
       AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\x07")), Not(HasSubstr("\xc2\x9b"))));
   EXPECT_THAT(outcome.output, HasSubstr("owned"));  // its letters are shown
+}
+
+TEST_F(ViewProgramTest, PlansWithoutTheEscapeSequencesOfALog) {
+  simulate();
+  std::string log = content(folder_ / "run.uniform.jsonl");
+  log = std::regex_replace(log, std::regex(R"re("name":")re"), R"("name":"\u001b]0;owned\u0007)");
+  log = std::regex_replace(log, std::regex(R"re("model":")re"), R"("model":"\u001b[2J)");
+  std::ofstream(folder_ / "hostile.jsonl") << log;
+  const Outcome outcome = run("plan --run hostile.jsonl");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output + outcome.errors, AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\x07"))));
+  EXPECT_THAT(outcome.output, HasSubstr("owned"));
 }
 
 TEST_F(ViewProgramTest, WritesReportHtmlUnlessSomethingElseIsAskedFor) {

@@ -12,7 +12,8 @@
   cmake  built by tests/package/check.py
   text  output, or what only a person can check
 
-Besides, every relative link leads to a file and every `SomethingTest.Name` is a test.
+Besides, every relative link leads to a file, and every `SomethingTest.Name` and every `test_name` is a test, or for the
+latter a file of tests.
 """
 
 import argparse
@@ -30,6 +31,9 @@ import blocks
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
 TEST_NAME = re.compile(r"\b(\w+Test\.\w+)\b")
+# Functions of pytest and those that tests/tensorflow runs by name.
+PYTHON_NAME = re.compile(r"`(test_\w+)`")
+PYTHON_TEST = re.compile(r"^ *def (test_\w+)", re.MULTILINE)
 TEST_MACRO = re.compile(r"^(?:\w*TEST\w*|RC_GTEST_\w*PROP)\(\s*(\w+),\s*(\w+)", re.MULTILINE)
 EXIT = re.compile(r"\s*#\s*exit (\d+)\s*$")
 
@@ -128,12 +132,18 @@ def check_names(document):
         for source in ROOT.glob("tests/**/*_test.cc")
         for suite, name in TEST_MACRO.findall(source.read_text())
     }
+    python_sources = list(ROOT.glob("tests/**/*.py"))
+    python_tests = {name for source in python_sources for name in PYTHON_TEST.findall(source.read_text())}
+    python_tests |= {source.stem for source in python_sources}
     for number, line in enumerate(document.read_text().splitlines(), 1):
         for target in LINK.findall(line):
             if not (document.parent / target).exists():
                 yield f"{document}:{number}: {target} does not exist"
         for name in TEST_NAME.findall(line):
             if name not in tests:
+                yield f"{document}:{number}: there is no test {name}"
+        for name in PYTHON_NAME.findall(line):
+            if name not in python_tests:
                 yield f"{document}:{number}: there is no test {name}"
 
 
