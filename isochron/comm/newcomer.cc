@@ -30,6 +30,8 @@ constexpr auto kTimeToArrive = std::chrono::seconds(10);
 // newcomer, and from "come", when all are between two steps, to one of everybody.
 constexpr auto kTimeToMerge = std::chrono::seconds(30);
 
+constexpr std::int64_t kMostText = std::int64_t{256} << 20;  // bytes of a message; no length is believed beyond it
+
 constexpr int kFirst = 0;  // on the bridge
 constexpr int kNew = 1;
 constexpr int kIntroductionTag = 1;
@@ -65,6 +67,11 @@ bool receive(MPI_Comm comm, int from, int tag, std::string& text, const std::ato
   check_mpi(MPI_Irecv(&size, 1, MPI_INT64_T, from, tag, comm, &request), "MPI_Irecv of a newcomer's message");
   if (!wait_for(request, stop)) {
     return false;
+  }
+  if (size < 0 || size > kMostText) {
+    throw PeerError(
+        "a newcomer's message has " + std::to_string(size) + " bytes; permitted: up to " + std::to_string(kMostText),
+        {});
   }
   text.resize(static_cast<std::size_t>(size));
   if (size > 0) {
