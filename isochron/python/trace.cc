@@ -7,11 +7,13 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/function.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "isochron/core/job_settings.h"
 #include "isochron/core/trace/run_log.h"
+#include "isochron/io/lasting_log.h"
 #include "isochron/io/process_usage.h"
 #include "isochron/io/run_log_file.h"
 #include "isochron/io/step_file.h"
@@ -23,6 +25,7 @@ namespace nb = nanobind;
 namespace isochron::python {
 namespace {
 
+using io::LastingLog;
 using io::RunLogFile;
 
 RunHeader make_header(
@@ -49,22 +52,24 @@ RunHeader make_header(
   return header;
 }
 
-void bind_opening(nb::class_<RunLogFile>& log) {
+void bind_opening(nb::class_<LastingLog>& log) {
   log.def(
       "__init__",
-      [](RunLogFile* self,
+      [](LastingLog* self,
          const std::filesystem::path& path,
          std::string program,
          const JobSettings& settings,
          const std::vector<Worker>& workers,
          std::int64_t samples_per_epoch,
+         LastingLog::Warn warn,
          bool go_on,
          std::string model,
          std::string dataset) {
-        new (self) RunLogFile(
+        new (self) LastingLog(
             path,
             make_header(std::move(program), settings, workers, samples_per_epoch, std::move(model), std::move(dataset)),
-            go_on ? RunLogFile::Start::kContinue : RunLogFile::Start::kAnew);
+            go_on ? RunLogFile::Start::kContinue : RunLogFile::Start::kAnew,
+            std::move(warn));
       },
       nb::arg("path"),
       nb::arg("program"),
@@ -72,23 +77,26 @@ void bind_opening(nb::class_<RunLogFile>& log) {
       nb::arg("workers"),
       nb::arg("samples_per_epoch"),
       nb::kw_only(),
+      nb::arg("warn"),
       nb::arg("go_on"),
       nb::arg("model") = "",
       nb::arg("dataset") = "");
-  log.def_prop_ro("continued", &RunLogFile::continued);
-  log.def_prop_ro("next_step", &RunLogFile::next_step);
+  log.def_prop_ro("continued", &LastingLog::continued);
+  log.def_prop_ro("next_step", &LastingLog::next_step);
+  log.def("note_gap", &LastingLog::note_gap, nb::arg("step"), "Says that the lines up to that step are missing.");
+  log.def("end", &LastingLog::end, "Tries a last time to write what waits, and warns of what is missing.");
 }
 
-void bind_records(nb::class_<RunLogFile>& log) {
-  log.def("write", [](RunLogFile& self, const StepRecord& record) { self.write(record); }, nb::arg("record"));
-  log.def("write", [](RunLogFile& self, const UpdateRecord& record) { self.write(record); }, nb::arg("record"));
-  log.def("write", [](RunLogFile& self, const EventRecord& record) { self.write(record); }, nb::arg("record"));
+void bind_records(nb::class_<LastingLog>& log) {
+  log.def("write", [](LastingLog& self, const StepRecord& record) { self.write(record); }, nb::arg("record"));
+  log.def("write", [](LastingLog& self, const UpdateRecord& record) { self.write(record); }, nb::arg("record"));
+  log.def("write", [](LastingLog& self, const EventRecord& record) { self.write(record); }, nb::arg("record"));
 }
 
-void bind_evaluations(nb::class_<RunLogFile>& log) {
+void bind_evaluations(nb::class_<LastingLog>& log) {
   log.def(
       "evaluation",
-      [](RunLogFile& self, std::int64_t step, double seconds, double loss, double accuracy) {
+      [](LastingLog& self, std::int64_t step, double seconds, double loss, double accuracy) {
         self.write(EvaluationRecord{.step = step, .seconds = seconds, .loss = loss, .accuracy = accuracy});
       },
       nb::kw_only(),
@@ -115,7 +123,10 @@ void bind_trace(nb::module_& module) {
   nb::class_<io::StepFile>(module, "StepFile", "The step that a job is at, for its launcher (isochron/io/step_file.h).")
       .def_static("open", &io::StepFile::open, nb::arg("path"))
       .def("publish", &io::StepFile::publish, nb::arg("step"));
-  nb::class_<RunLogFile> log(module, "RunLog", "A run log on disk, whole after every line.");
+  nb::class_<LastingLog> log(
+      module,
+      "RunLog",
+      "A run log on disk, whole after every line. Lines wait if the disk is full, and `warn` is told.");
   bind_opening(log);
   bind_evaluations(log);
   bind_records(log);

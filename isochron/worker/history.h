@@ -15,7 +15,7 @@ namespace isochron::worker {
 
 class History {
  public:
-  static constexpr std::size_t kMost = 256;
+  static constexpr std::size_t kMost = 4096;  // as many as io::LastingLog keeps while the disk is full
 
   void add(io::RunLogLine line) {
     lines_.push_back(std::move(line));

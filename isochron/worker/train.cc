@@ -109,6 +109,9 @@ class Reporter {
   void finish(const TrainResults& results, const nlohmann::ordered_json& details) {
     progress_.finish();
     trace_->commit();
+    if (log_) {
+      log_->end();
+    }
     if (!request_.quiet && !request_.output.takes_standard_output()) {
       std::cout << summary(results);
     }
@@ -205,7 +208,7 @@ class Run {
     const bool logged = log_is_whole();
     finish();
     if (!logged) {
-      if (reporter_) {
+      if (trainer_.job().is_first()) {
         complain_line(
             "the run ends after " + std::to_string(trainer_.steps_done()) + " steps, since --log-errors is 'stop'");
       }
@@ -277,7 +280,10 @@ class Run {
         reporter_ = std::make_unique<Reporter>(request_, options_, trainer_, LiveLog::Begin::kTakeOver);
       } catch (const std::invalid_argument& error) {
         reporting_failed_ = true;
-        complain_line(std::string(error.what()) + "; the run goes on without");
+        complain_line(std::string(error.what()) + (must_log() ? "" : "; the run goes on without"));
+        if (must_log()) {
+          trainer_.job().stop();  // on all, after the next step
+        }
       }
     }
     return reporter_.get();
@@ -313,7 +319,8 @@ class Run {
     }
     while (true) {
       try {
-        return trainer_.job().sum({reporter_ && !reporter_->log_trouble().empty() ? 1.0 : 0.0}).front() == 0.0;
+        const bool failed = reporting_failed_ || (reporter_ && !reporter_->log_trouble().empty());
+        return trainer_.job().sum({failed ? 1.0 : 0.0}).front() == 0.0;
       } catch (const Interrupted&) {
         continue;  // somebody's part is lost
       }

@@ -117,3 +117,16 @@ def trio(nursery):
 def hosts(tmp_path_factory):
     with contextlib.ExitStack() as stack:
         yield TwoHosts(tmp_path_factory.mktemp("hosts"), stack)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 64 KiB; skipped where none may be mounted."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", folder]
+    mounted = subprocess.run(command, capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a small disk: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)

@@ -162,13 +162,13 @@ def test_run_logs_are_read_back(tmp_path):
     path = tmp_path / "run.jsonl"
     settings = _core.JobSettings(policy="uniform", global_batch=10, seed=3)
     about = ("torch", settings, [_core.Worker(0, name="a"), _core.Worker(1, name="b")], 20)
-    log = _core.RunLog(path, *about, go_on=False)
+    log = _core.RunLog(path, *about, warn=print, go_on=False)
     log.write(_core.EventRecord(step=1, seconds=1.0, event="death", worker=1, words="b"))
-    again = _core.RunLog(path, *about, go_on=True)
+    again = _core.RunLog(path, *about, warn=print, go_on=True)
     assert again.continued
     assert json.loads(path.read_text().splitlines()[1])["event"] == "death"
     with pytest.raises(isochron.Error, match="seed"):
         settings.set("seed", 4)
-        _core.RunLog(path, *about, go_on=True)
+        _core.RunLog(path, *about, warn=print, go_on=True)
     with pytest.raises(isochron.Error, match="cannot write"):
-        _core.RunLog(tmp_path / "no" / "run.jsonl", *about, go_on=False)
+        _core.RunLog(tmp_path / "no" / "run.jsonl", *about, warn=print, go_on=False)

@@ -176,12 +176,12 @@ def test_options_are_names():
 def test_records_go_into_the_run_log_as_they_are(tmp_path):
     replicas = job(1)
     about = ("torch", options(), replicas[0].workers, 24)
-    log = _core.RunLog(tmp_path / "run.jsonl", *about, go_on=False)
+    log = _core.RunLog(tmp_path / "run.jsonl", *about, warn=print, go_on=False)
     record = step(replicas)[0].record
     log.write(record)
     (event,) = replicas[0].roll_back(replicas[0].state(), "why", 5.0)
     log.write(event)
-    again = _core.RunLog(tmp_path / "run.jsonl", *about, go_on=True)
+    again = _core.RunLog(tmp_path / "run.jsonl", *about, warn=print, go_on=True)
     assert again.continued and again.next_step == 1
     lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     assert lines[1]["batch_sizes"] == record.batch_sizes == [8] and record.balance == 1.0

@@ -29,6 +29,13 @@ def check_survivors(results):
         assert result["complete"]  # every sample of the epoch once
 
 
+def store_of_ones_own():
+    """For three ranks of which the first may be lost."""
+    import torch.distributed as dist
+
+    return dist.TCPStore("127.0.0.1", 0, 3, is_master=True, wait_for_workers=False)
+
+
 def test_survivors_of_a_killed_worker_go_on(trio):
     trio.start("survive", how="KILL", victim=1, when=4)
     results = [trio.result(rank) for rank in (0, 2)]
@@ -40,9 +47,7 @@ def test_survivors_of_a_killed_worker_go_on(trio):
 
 def test_the_record_that_a_lost_first_worker_has_not_written_is_written_by_the_next(nursery, tmp_path):
     """All have finished the step by then, so that the log would lack it and not prove its samples."""
-    import torch.distributed as dist
-
-    store = dist.TCPStore("127.0.0.1", 0, 3, is_master=True, wait_for_workers=False)
+    store = store_of_ones_own()
     ranks = Ranks(nursery, 3, store.port)
     log = tmp_path / "run.jsonl"
     ranks.start("torch_worker:tried", sync="bsp", phase="record", fault="kill", victim=0, folder=str(tmp_path),
@@ -52,6 +57,46 @@ def test_the_record_that_a_lost_first_worker_has_not_written_is_written_by_the_n
     run = isochron.read_run(log)
     assert [step["step"] for step in run.step_records] == list(range(8))
     assert [event["event"] for event in run.event_records] == ["death"]
+
+
+def of_the_log(said):
+    return [words for words in said if "log" in words]
+
+
+def test_a_log_on_a_full_disk_is_a_warning_and_goes_on_when_there_is_room(pair, small_disk):
+    results = pair.run("torch_failure_cases:full_disk", folder=str(small_disk), full=10, free=30)
+    assert [(one["step"], one["complete"]) for one in results] == [(40, True)] * 2
+    trouble, end = of_the_log(results[0]["said"])
+    assert "No space left on device" in trouble
+    assert "; the run goes on, and the log when it can be written again" in trouble
+    assert "the log goes on: " in end and of_the_log(results[1]["said"]) == []
+    run = isochron.read_run(small_disk / "run.jsonl")
+    assert [step["step"] for step in run.step_records] == list(range(40))
+    (unlogged,) = [event for event in run.event_records if event["event"] == "unlogged"]
+    assert "lines could not be written at once, and 0 of them are missing here" in unlogged["words"]
+    check_ledger(small_disk / "run.jsonl")
+
+
+def test_a_log_whose_disk_stays_full_lacks_lines_and_nothing_else(pair, small_disk):
+    results = pair.run("torch_failure_cases:full_disk", folder=str(small_disk), full=10, free=1000)
+    assert [(one["step"], one["complete"]) for one in results] == [(40, True)] * 2
+    trouble, end = of_the_log(results[0]["said"])
+    written = len(isochron.read_run(small_disk / "run.jsonl").step_records)
+    assert 10 <= written < 40
+    assert end.startswith(f"{40 - written} lines of the log are missing: ") and "No space left on device" in end
+
+
+def test_who_takes_over_the_log_of_a_full_disk_has_the_lines_that_waited(nursery, small_disk):
+    store = store_of_ones_own()
+    ranks = Ranks(nursery, 3, store.port)
+    ranks.start("torch_failure_cases:full_disk", folder=str(small_disk), full=10, free=32, killed=25)
+    results = [ranks.result(rank) for rank in (1, 2)]
+    ranks.close()
+    assert [(one["step"], one["complete"]) for one in results] == [(40, True)] * 2
+    run = isochron.read_run(small_disk / "run.jsonl")
+    assert [step["step"] for step in run.step_records] == list(range(40))
+    assert "unlogged" in [event["event"] for event in run.event_records]
+    check_ledger(small_disk / "run.jsonl")
 
 
 def test_what_a_killed_worker_had_accumulated_is_computed_again(trio):

@@ -2,7 +2,9 @@
 
 import contextlib
 import itertools
+import logging
 import os
+import pathlib
 import signal
 import time
 
@@ -254,3 +256,38 @@ def lost_in_transfer(when=4):
 
     Job.finish_step, World.broadcast = missing, dying
     return survive("nothing", -1, when, timeout=60.0)
+
+
+def fill(filler):
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1024))
+
+
+def full_disk(folder, full, free, steps=40, killed=None):
+    """Trains while nobody can write to the log's disk from step `full` to step `free`; the first worker may be killed
+    meanwhile. How far the survivors come, and what they are warned of."""
+    me, first = dist.get_rank(), 0 if killed is None else 1  # who is there to the end
+    said = []
+    listener = logging.Handler()
+    listener.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("isochron").addHandler(listener)
+    filler = pathlib.Path(folder) / "filler"
+    job = isochron.Job(global_batch=24, policy="static", weight=1.0, reseed=False, log=f"{folder}/run.jsonl")
+    model = models.make("cnn")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    model, optimizer = job.prepare(model, optimizer)
+    for x, y in job.loader(models.Images(size=24 * steps)):
+        if me == 0 and job.step == full:
+            fill(filler)
+        if me == first and job.step == free:
+            filler.unlink()
+        if me == 0 and job.step == killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if job.backward(lambda x=x, y=y: models.loss_of(model(x), y)):
+            optimizer.step()
+            optimizer.zero_grad()
+    step, complete = job.step, job.ledger.complete
+    job.close()
+    logging.getLogger("isochron").removeHandler(listener)
+    return {"step": step, "complete": complete, "said": said}

@@ -1,10 +1,14 @@
-"""What goes wrong on one worker and is no matter of the others: errors of one's own."""
+"""What goes wrong on one worker and is no matter of the others: errors of one's own, a log that cannot be written."""
 
+import logging
+import resource
 from functools import partial
 
 import models
 import tensorflow as tf
-from running import make_job, raises
+from running import make_job, make_train, raises
+
+import isochron as isochron_runs
 
 
 def own_errors(folder):
@@ -24,4 +28,38 @@ def own_errors(folder):
     job.close()
 
 
-CASES = {case.__name__: case for case in (own_errors,)}
+def full_log(folder):
+    """No line can be written for three steps, as on a full disk: the first worker says so, and the log when it goes on."""
+    log = folder / "full.jsonl"
+    job = make_job(log=log)
+    model, samples = models.make("mlp")
+    optimizer = models.momentum()
+    job.prepare(model, optimizer)
+    train = make_train(job, model, optimizer)
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    said = []
+    listener = logging.Handler()
+    listener.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("isochron").addHandler(listener)
+    for batch in job.dataset(samples):
+        if job.rank == 0 and job.step_number in (2, 5):
+            room = log.stat().st_size + 8 if job.step_number == 2 else most[0]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, most[1]))
+        train(*batch)
+        if job.step_number == 7:
+            break
+    job.close()
+    logging.getLogger("isochron").removeHandler(listener)
+    if job.rank > 0:
+        return
+    trouble, end = (words for words in said if "log" in words)
+    assert "File too large; the run goes on, and the log when it can be written again" in trouble, said
+    words = "3 lines could not be written at once, and 0 of them are missing here"
+    assert words in end, said
+    run = isochron_runs.read_run(log)
+    assert [record["step"] for record in run.step_records] == list(range(7))
+    (event,) = run.event_records
+    assert event["event"] == "unlogged" and words in event["words"], event
+
+
+CASES = {case.__name__: case for case in (own_errors, full_log)}

@@ -69,6 +69,22 @@ TEST_F(LiveLogTest, IsTakenOverWhereItEnded) {
   EXPECT_EQ(std::get<StepRecord>(lines()[2]).step, 1);
 }
 
+// Who takes over keeps the last lines only: those before them went with the worker that could not write them.
+TEST_F(LiveLogTest, SaysWhichStepsAreMissingWhenItIsTakenOver) {
+  LiveLog(path_, {}, 0).write(StepRecord{.step = 0});
+  std::vector<std::string> warnings;
+  LiveLog heir(path_, {}, 9, LiveLog::Begin::kTakeOver, [&](const std::string& text) { warnings.push_back(text); });
+  heir.write(StepRecord{.step = 7});
+  heir.write(StepRecord{.step = 8});
+  ASSERT_EQ(lines().size(), 5U);
+  const auto said = std::get<EventRecord>(lines()[2]);
+  EXPECT_EQ(said.event, "unlogged");
+  EXPECT_NE(said.words.find("steps 1 to 6 are missing"), std::string::npos) << said.words;
+  EXPECT_EQ(std::get<StepRecord>(lines()[3]).step, 7);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("steps 1 to 6"), std::string::npos) << warnings[0];
+}
+
 TEST_F(LiveLogTest, SurvivesAFullDiskAndSaysWhatIsMissing) {
   const SmallDisk disk(std::size_t{64} << 10U);
   if (!disk.why_not().empty()) {
@@ -80,7 +96,7 @@ TEST_F(LiveLogTest, SurvivesAFullDiskAndSaysWhatIsMissing) {
       path, {.program = "train"}, 0, LiveLog::Begin::kRun, [&](const std::string& text) { warnings.push_back(text); });
   const std::string filler(std::size_t{1} << 20U, 'x');
   std::ofstream(disk.path() / "filler") << filler;
-  const auto most = static_cast<std::int64_t>(LiveLog::kMostWaiting);
+  const auto most = static_cast<std::int64_t>(io::LastingLog::kMostWaiting);
   const std::int64_t steps = most + 100;
   for (std::int64_t step = 0; step < steps; ++step) {
     log.write(StepRecord{.step = step});

@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
@@ -203,6 +204,21 @@ TEST_F(TrainProgramTest, ALogThatCannotBeWrittenEndsAllWorkersIfItShall) {
   EXPECT_THAT(stopped.errors, HasSubstr("since --log-errors is 'stop'"));
   EXPECT_FALSE(std::filesystem::is_empty(folder_ / "saved")) << "all saved before they ended";
   EXPECT_FALSE(std::filesystem::exists(folder_ / "saved" / "step-000000136.ckpt"));
+}
+
+TEST_F(TrainProgramTest, ALogThatCannotBeWrittenIsAWarningThatComesOnce) {
+  const SmallDisk disk(std::size_t{16} << 10U);  // for some 30 of 136 steps
+  if (!disk.why_not().empty()) {
+    GTEST_SKIP() << disk.why_not();
+  }
+  const Outcome outcome =
+      run_ranks(2, kSmall + "--epochs 4 --eval-every 0 --log " + (disk.path() / "run.jsonl").string());
+  EXPECT_EQ(outcome.status, 0) << outcome.errors;
+  const std::string warning = "the run goes on, and the log when it can be written again";
+  const std::size_t said = outcome.errors.find(warning);
+  ASSERT_NE(said, std::string::npos) << outcome.errors;
+  EXPECT_EQ(outcome.errors.find(warning, said + 1), std::string::npos) << outcome.errors;
+  EXPECT_THAT(outcome.errors, ContainsRegex("[0-9]+ lines of the log are missing: .*No space left on device"));
 }
 
 TEST_F(TrainProgramTest, ReportsBadUsageOnceHoweverManyRanks) {

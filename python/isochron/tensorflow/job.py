@@ -553,6 +553,7 @@ class Job(HandsOut):
     def close(self) -> None:
         """Lets go of model and optimizer."""
         self._let_go()
+        self._progress.close()
         self._peers.close()
 
     def __enter__(self) -> Job:

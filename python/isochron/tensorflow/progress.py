@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable
 
 from isochron import _core
 from isochron.log_files import numbered, set_aside
 from isochron.tensorflow.options import JobOptions
+
+log = logging.getLogger("isochron")
 
 
 class Progress:
@@ -38,8 +41,8 @@ class Progress:
             set_aside(path)
         settings, replica = self._options.settings, self.replica
         self.log = self._logs[number] = _core.RunLog(
-            path, "tensorflow", settings, replica.members, replica.sampler.samples_per_epoch, go_on=go_on, model=model,
-            dataset=dataset)  # fmt: skip
+            path, "tensorflow", settings, replica.members, replica.sampler.samples_per_epoch, warn=log.warning, go_on=go_on,
+            model=model, dataset=dataset)  # fmt: skip
         if others and self.log.next_step < self.line:
             self.log.write(_core.EventRecord(self.line, now, "other-data", 0, ""))
         elif self.log.continued:
@@ -51,6 +54,10 @@ class Progress:
                 self.meter.add(record)
             if self.log is not None:
                 self.log.write(record)
+
+    def close(self) -> None:
+        for one in self._logs.values():
+            one.end()
 
     def state(self, replica: bytes, places: dict[int, str]) -> str:
         """The job without its model, as text. Between two steps."""

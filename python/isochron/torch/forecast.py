@@ -6,6 +6,7 @@ all: so every worker's times are counted from there.
 
 from __future__ import annotations
 
+import logging
 import math
 import statistics
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 from isochron import _core
 from isochron.summary import WORTH_A_WORD
+
+log = logging.getLogger("isochron")
 
 
 class Forecast:
@@ -73,8 +76,8 @@ class Forecast:
     def write(self, path: Path) -> None:
         """As a run log of equal shares, for `isochron report`."""
         settings = _core.JobSettings(global_batch=self._global_batch, policy="uniform")
-        log = _core.RunLog(path, "watch", settings, self._workers, 0, go_on=False)
+        page = _core.RunLog(path, "watch", settings, self._workers, 0, warn=log.warning, go_on=False)
         for record in self.records:
-            log.write(record)
+            page.write(record)
         end = self.records[-1].start_seconds + self.records[-1].seconds
-        log.write(_core.EventRecord(len(self.records), end, "forecast", self._workers[0].id, self.sentence))
+        page.write(_core.EventRecord(len(self.records), end, "forecast", self._workers[0].id, self.sentence))

@@ -13,7 +13,7 @@ from isochron.torch.options import JobOptions
 
 log = logging.getLogger("isochron")
 
-RECENT = 1000  # updates; a writer that is lost has written all but the last few that others know
+RECENT = 4096  # records: as many as a writer keeps while its disk is full, which are lost with it
 
 
 class Trace:
@@ -25,7 +25,7 @@ class Trace:
         self._log: RunLog | None = None
         self._names: dict[int, str] = {}  # of workers by their ids, those that are gone included
         self._next_step = 0  # by what the log holds
-        # Where this writes no log: the last step, or updates.
+        # Where this writes no log: what its writer may not have written, by step.
         self._recent: collections.deque[StepRecord | UpdateRecord] = collections.deque(maxlen=RECENT)
         self._board: Any = None
 
@@ -54,12 +54,12 @@ class Trace:
         if path is not None and self._log is None:
             if not go_on:
                 set_aside(path)
-            self._log = RunLog(path, "torch", options.settings, workers, samples_per_epoch, go_on=go_on)
+            self._log = RunLog(
+                path, "torch", options.settings, workers, samples_per_epoch, warn=log.warning, go_on=go_on
+            )
             self._next_step = self._log.next_step
-            for record in self._recent:  # what a first worker that was lost has not written any more
-                if self._log.continued and record.step == self._next_step:
-                    self._log.write(record)
-                    self._next_step += 1
+            if self._log.continued:
+                self._write_recent()
             self._recent.clear()
         if self._log is not None and self._next_step != step:
             self._set_step("other-data" if others and self._next_step < step else "resume", step)
@@ -69,6 +69,22 @@ class Trace:
                 from torch.utils.tensorboard import SummaryWriter  # slow to import, and not always there
 
                 self._board = SummaryWriter(str(options.tensorboard))
+
+    def _write_recent(self) -> None:
+        """What a first worker that was lost has not written any more."""
+        assert self._log is not None
+        if self._recent and self._recent[0].step > self._next_step:
+            self._next_step = self._recent[0].step
+            self._log.note_gap(self._next_step)
+        for record in self._recent:
+            if record.step == self._next_step:
+                self._log.write(record)
+                self._next_step += 1
+
+    def _forget_from(self, step: int) -> None:
+        """The job is at that step again."""
+        while self._recent and self._recent[-1].step >= step:
+            self._recent.pop()
 
     def _set_step(self, event: str, step: int) -> None:
         assert self._log is not None
@@ -83,7 +99,6 @@ class Trace:
     def step(self, record: StepRecord) -> None:
         if record.changed:
             log.info("step %d: batches %s, %s", record.step, record.batch_sizes, record.words or record.reason)
-        self._recent.clear()
         self._write(record, record.workers, "balance", record.balance)
 
     def update(self, record: UpdateRecord) -> None:
@@ -96,6 +111,7 @@ class Trace:
         if self._log is not None:
             self._log.write(record)
         else:
+            self._forget_from(record.step)
             self._recent.append(record)
         if self._board is not None:
             self._board.add_scalar(f"isochron/{figure}", value, record.step)
@@ -120,6 +136,8 @@ class Trace:
         log.log(level, "step %d: %s of worker %d %s", record.step, record.event, record.worker, record.words)
         if self._log is not None:
             self._log.write(record)
+        elif record.event == "rollback":
+            self._forget_from(record.step)
         if self._options.on_event is not None:
             self._options.on_event(record)
 
@@ -130,6 +148,8 @@ class Trace:
             self._board.add_scalar("isochron/test_accuracy", accuracy, step)
 
     def close(self) -> None:
+        if self._log is not None:
+            self._log.end()
         self._log = None
         if self._board is not None and self._board is not self._options.tensorboard:
             self._board.close()
