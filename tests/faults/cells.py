@@ -35,6 +35,9 @@ OUTCOMES = {
 # How long that takes, beyond the step that is computed again; at the rendezvous it is always the time-out.
 TIMES = {"kill": "at once", "kill-first": "at once", "exit": "at once", "error": "at once", "stop": "the time-out"}
 
+# The time-out of jobs whose fault is noticed at once. They end before, however busy the machine is.
+PATIENCE = 240.0
+
 FAULTS = {
     "kill": "a worker is killed",
     "kill-first": "the first worker is killed",
@@ -66,6 +69,10 @@ class Cell:
     def seconds(self):
         """In words."""
         return TIMES.get(self.fault, "at once")
+
+    @property
+    def is_noticed_at_once(self):
+        return self.seconds == "at once" and self.phase != "rendezvous"
 
 
 def _cells(front, sync, faults, phases, outcome):
@@ -107,11 +114,11 @@ CELLS = [
     *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, ("leave",), "left")),
     *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, ("end",), "done")),
     # TensorFlow: a lost worker ends the job.
-    *(cell for sync in ("bsp", "asp") for cell in _cells(
+    *(cell for sync in ("bsp", "asp", "ssp") for cell in _cells(
         "TensorFlow", sync, LOSSES, ("rendezvous", *COMPUTING, "checkpoint", "evaluation"), "named")),
     *_cells("TensorFlow", "bsp", LOSSES, ("leave",), "named"),
-    *_cells("TensorFlow", "asp", LOSSES, ("leave",), "left"),
-    *(cell for sync in ("bsp", "asp") for cell in _cells("TensorFlow", sync, LOSSES, ("end",), "done")),
+    *(cell for sync in ("asp", "ssp") for cell in _cells("TensorFlow", sync, LOSSES, ("leave",), "left")),
+    *(cell for sync in ("bsp", "asp", "ssp") for cell in _cells("TensorFlow", sync, LOSSES, ("end",), "done")),
     # The protocol of core/replica, which jobs in Python run on, by itself in one process.
     *_cells("replica", "bsp", DEATHS, (*COMPUTING, "checkpoint", "evaluation", "join", "leave", "end"), "on"),
     *_cells("replica", "bsp", ("memory",), ("step", "end"), "smaller"),

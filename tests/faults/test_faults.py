@@ -47,7 +47,7 @@ class TorchJobs:
         victim = 0 if cell.fault == "kill-first" or cell.fault == "disk" else 1
         size = 4 if cell.phase == "join" else 3
         arguments = {"sync": cell.sync, "phase": cell.phase, "fault": cell.fault.split("-")[0], "victim": victim,
-                     "timeout": 6.0 if cell.fault == "stop" or cell.phase == "rendezvous" else 120.0}  # fmt: skip
+                     "timeout": cells.PATIENCE if cell.is_noticed_at_once else 6.0}  # fmt: skip
         if cell.front.endswith("without recovery"):
             arguments["elastic"] = False
         if cell.phase == "join":
@@ -192,6 +192,11 @@ def check_tensorflow(cell, answers, victim, undisturbed):
         assert apart <= native_jobs.PARAMETERS, f"parameters are {apart} away from those of an undisturbed run"
 
 
+def check_time(cell, seconds):
+    """Where nobody waits for a time-out, the whole job ends before it."""
+    assert not cell.is_noticed_at_once or seconds < cells.PATIENCE, f"it took {seconds:.0f} s"
+
+
 class Jobs:
     """All cells of real processes, some at a time; each test waits for its own."""
 
@@ -206,11 +211,14 @@ class Jobs:
         start = time.monotonic()
         run = {"native": native_jobs.run_workers_of, "launch": native_jobs.run_launch}.get(cell.front, self._torch.run)
         result = run(cell)
-        print(f"{cell.name}: {time.monotonic() - start:.1f} s", flush=True)
-        return result
+        seconds = time.monotonic() - start
+        print(f"{cell.name}: {seconds:.1f} s", flush=True)
+        return result, seconds
 
     def result(self, cell):
-        return self._futures[cell.name].result()
+        result, seconds = self._futures[cell.name].result()
+        check_time(cell, seconds)
+        return result
 
     def close(self):
         self._pool.shutdown(cancel_futures=True)
@@ -250,6 +258,7 @@ def test_a_fault_in_tensorflow(jobs, name):
     cell = CELLS[name]
     result = jobs.tensorflow.result(f"{cell.sync}:{cell.phase}:{cell.fault}")
     undisturbed = jobs.tensorflow.result("bsp:step:none")
+    check_time(cell, result["seconds"])
     check_tensorflow(cell, result["answers"], result["victim"], undisturbed["answers"])
 
 
