@@ -310,6 +310,14 @@ TEST_F(LaunchTest, EndsWorkersThatDoNotListenOnTheSecondSignal) {
   EXPECT_TRUE(has_ended(pid));
 }
 
+TEST_F(LaunchTest, EndsWorkersThatDoNotListenInTime) {
+  begin({"-n", "1", "--stop-timeout", "2"}, "trap '' TERM; " + kReport + kWait);
+  const pid_t pid = std::stoi(value(report(0), "pid"));
+  kill(launcher_, SIGTERM);
+  EXPECT_EQ(end(), 128 + SIGKILL);
+  EXPECT_TRUE(has_ended(pid));
+}
+
 TEST_F(LaunchTest, DoesNotWaitForAnMpirunThatOutlivesItsWorkers) {
   const std::string real = find_mpirun("").path;
   std::ofstream("mpirun") << "#!/bin/sh\n[ \"$1\" = --version ] && exec '" << real << "' \"$@\"\n'" << real
