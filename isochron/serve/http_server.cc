@@ -278,12 +278,17 @@ class HttpServer::Loop {
     }
   }
 
-  [[nodiscard]] HttpAnswer answer_to(const HttpRequest& request) const {
-    std::size_t held = 0;
+  /// Bytes of answers and of parts of streams that have not been taken yet.
+  [[nodiscard]] std::size_t held() const {
+    std::size_t bytes = 0;
     for (const Connection& connection : connections_) {
-      held += connection.output.size();
+      bytes += connection.output.size();
     }
-    if (held > kMostPendingBytes) {
+    return bytes;
+  }
+
+  [[nodiscard]] HttpAnswer answer_to(const HttpRequest& request) const {
+    if (held() > kMostPendingBytes) {
       return {.reply = refusal(503, "too many answers have not been taken yet")};
     }
     try {
@@ -314,14 +319,14 @@ class HttpServer::Loop {
   void ask_stream(Connection& connection) const {
     const Clock::time_point now = Clock::now();
     connection.until = now + kAnswerTime;
-    if (now < connection.next_part && !stopping_) {
-      return;
+    if ((now < connection.next_part || held() > kMostPendingBytes) && !stopping_) {
+      return;  // where others take nothing, a stream waits until they have, or until their time is over
     }
-    const StreamPart part = connection.stream();
+    StreamPart part = connection.stream();
     if (part.text.empty() && now < connection.next_part + kUntilAlive) {
       return;
     }
-    connection.output = part.text.empty() ? kStillHere : part.text;
+    connection.output = part.text.empty() ? std::string(kStillHere) : std::move(part.text);
     connection.sent = 0;
     connection.is_last = part.last;
     connection.next_part = now + kBetweenParts;

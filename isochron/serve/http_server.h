@@ -19,7 +19,7 @@ namespace isochron::serve {
 inline constexpr std::size_t kMostConnections = 64;
 inline constexpr std::size_t kMostPerAddress = 32;
 inline constexpr std::size_t kMostStreams = 16;
-inline constexpr std::size_t kMostPendingBytes = 4 << 20;  // beyond these only an answer that is the only one
+inline constexpr std::size_t kMostPendingBytes = 4 << 20;  // beyond these no more answers, nor parts of streams
 
 /// The next part of a stream, empty if there is nothing to say yet.
 struct StreamPart {

@@ -1,10 +1,13 @@
 // What a stranger can make the live page take: connections, time and memory are bounded, and others are still answered.
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
+#include <future>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "tests/sanitized.h"
@@ -166,6 +169,46 @@ TEST(RunServerBoundsTest, ReadersWhoTakeNothingCostFewMegabytes) {
   }
   readers.clear();
   EXPECT_THAT(answer_to(server, request("/")), HasSubstr("</html>"));
+}
+
+TEST(RunServerBoundsTest, StreamsThatNobodyReadsCostFewMegabytes) {
+  // 16 pages of which each held a part of 9 MB, of which its socket takes 7 at most, would be 144 MB.
+  std::atomic<bool> has_news = false;
+  std::atomic<int> parts = 0;
+  const HttpServer server("127.0.0.1", 0, [&](const HttpRequest& /*asked*/) {
+    return HttpAnswer{.stream = [&] {
+      StreamPart part;
+      if (has_news) {
+        ++parts;
+        part = {.text = std::string(9'000'000, 'x'), .last = true};
+        part.text += "end";
+      }
+      return part;
+    }};
+  });
+  std::vector<Caller> pages;
+  for (std::size_t i = 0; i < kMostStreams; ++i) {
+    (void)pages.emplace_back(server.port()).say(request("/events"));
+    EXPECT_TRUE(pages.back().hears_within(kPatience));  // the head of the answer: it is a stream now
+  }
+  const std::int64_t before = resident_bytes();
+  has_news = true;
+  while (parts == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // ten looks for more of each of them
+  EXPECT_EQ(parts, 1);
+  if (!kSanitized) {
+    EXPECT_LT(resident_bytes() - before, 6 * static_cast<std::int64_t>(kMostPendingBytes));
+  }
+  std::vector<std::future<std::string>> heard;
+  for (const Caller& page : pages) {  // when one has taken its part, another gets one
+    heard.push_back(std::async(std::launch::async, [&page] { return page.hear(); }));
+  }
+  for (std::future<std::string>& text : heard) {
+    EXPECT_THAT(text.get(), HasSubstr("xend"));
+  }
+  EXPECT_EQ(parts, static_cast<int>(kMostStreams));
 }
 
 }  // namespace
