@@ -7,6 +7,7 @@
 
 #include "isochron/cli/options.h"
 #include "isochron/io/worker_variables.h"
+#include "isochron/worker/fence.h"
 
 namespace isochron::worker {
 namespace {
@@ -21,16 +22,6 @@ constexpr std::string_view kGroups[] = {
     "Exchange of gradients",
     "When something fails",
     "Checkpoints"};
-
-bool run_fence(std::string command, const Peer& peer) {
-  const std::pair<std::string, std::string> values[] = {{"{host}", peer.host}, {"{pid}", std::to_string(peer.process)}};
-  for (const auto& [name, value] : values) {
-    for (std::size_t at = command.find(name); at != std::string::npos; at = command.find(name, at + value.size())) {
-      command.replace(at, name.size(), value);
-    }
-  }
-  return std::system(command.c_str()) == 0;  // NOLINT(bugprone-command-processor): the user's own words
-}
 
 /// Sets `value` to what the launcher says, unless the command line does.
 void inherit(const CLI::App& command, const std::string& option, const char* variable, std::int64_t& value) {

@@ -1,0 +1,52 @@
+#include "isochron/worker/fence.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace isochron::worker {
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(5);
+
+bool succeeds(const std::string& command, std::chrono::milliseconds time) {
+  const pid_t shell = fork();
+  if (shell == 0) {
+    setpgid(0, 0);
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(EXIT_FAILURE);
+  }
+  if (shell < 0) {
+    return false;
+  }
+  setpgid(shell, shell);  // here as well, since nobody knows who comes first
+  const auto end = std::chrono::steady_clock::now() + time;
+  int status = 0;
+  while (waitpid(shell, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > end) {
+      kill(-shell, SIGKILL);
+      waitpid(shell, &status, 0);
+      return false;
+    }
+    std::this_thread::sleep_for(kTick);
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+}  // namespace
+
+bool run_fence(std::string command, const Peer& peer, std::chrono::milliseconds time) {
+  const std::pair<std::string, std::string> values[] = {{"{host}", peer.host}, {"{pid}", std::to_string(peer.process)}};
+  for (const auto& [name, value] : values) {
+    for (std::size_t at = command.find(name); at != std::string::npos; at = command.find(name, at + value.size())) {
+      command.replace(at, name.size(), value);
+    }
+  }
+  return succeeds(command, time);
+}
+
+}  // namespace isochron::worker
