@@ -28,7 +28,7 @@ TEST(HistoryTest, GivesEveryLineOnce) {
 
 TEST(HistoryTest, KeepsTheNewestOnly) {
   History history;
-  constexpr std::int64_t kLines = 1000;
+  constexpr std::int64_t kLines = 10'000;
   for (std::int64_t step = 0; step < kLines; ++step) {
     history.add(StepRecord{.step = step});
   }
