@@ -54,6 +54,13 @@ def counts_of(text: str) -> list[int]:
     return [int(count) for count in counts]
 
 
+def seconds_of(text: str) -> float:
+    with suppress(ValueError):
+        if 0.0 < float(text) < float("inf"):
+            return float(text)
+    raise argparse.ArgumentTypeError(f"'{text}'; permitted: seconds above 0")
+
+
 def address_of(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
@@ -71,6 +78,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--key-file", metavar="FILE",
                         help="with the job's secret, the same on all hosts, for its owner alone (mode 0600); needed "
                         f"for several hosts unless {job_key.VARIABLE} is set")  # fmt: skip
+    parser.add_argument("--stop-timeout", type=seconds_of, default=300.0, metavar="SECONDS",
+                        help="until workers must end that were asked to, or are all stopped (300)")  # fmt: skip
     parser.add_argument("--watch", action="store_true",
                         help="a script that knows nothing of Isochron: say what it would gain")  # fmt: skip
     parser.add_argument("script", help="a Python program")
@@ -112,6 +121,9 @@ class Launcher:
         self._stopped_looks = 0
         self._looks = 0
         self._signals = 0
+        self._stop_timeout = options.stop_timeout
+        self._asked: float | None = None  # the workers, to end
+        self._all_stopped: float | None = None  # since when nobody has run
         count = options.workers[options.node]
         variables = {
             **os.environ,
@@ -191,7 +203,8 @@ class Launcher:
         self._say(f"rank {rank} on {socket.gethostname()} (process {self.workers[rank].pid}) ended {how}")
 
     def _look(self) -> None:
-        """Ends those whom the others have evicted, and those who are stopped when nobody else is left."""
+        """Ends those whom the others have evicted, those who are stopped when nobody else is left, and those who do not
+        end though they were asked to."""
         left = {rank: worker for rank, worker in self.workers.items() if rank not in self._codes}
         for rank, worker in left.items():
             if self._hear(f"evicted/{rank}") is not None:
@@ -202,10 +215,19 @@ class Launcher:
         self._publish("still" if still else "running")
         others = self._other_hosts()
         nobody_runs = still and not any(state == "running" for state, _ in others)
+        now = time.monotonic()
+        self._all_stopped = (self._all_stopped or now) if nobody_runs else None
         if nobody_runs and len(self._codes) + sum(ended for _, ended in others) > 0:
-            for rank, worker in left.items():
-                self._say(f"rank {rank} (process {worker.pid}) is stopped and nobody else is left; it is killed")
-                worker.kill()
+            self._kill(left, "is stopped and nobody else is left")
+        elif self._all_stopped is not None and now > self._all_stopped + self._stop_timeout:
+            self._kill(left, f"has been stopped, and nobody else runs, for {self._stop_timeout:g} s")
+        elif self._asked is not None and now > self._asked + self._stop_timeout:
+            self._kill(left, f"did not end within {self._stop_timeout:g} s after it was asked to")
+
+    def _kill(self, left: dict[int, subprocess.Popen[bytes]], why: str) -> None:
+        for rank, worker in left.items():
+            self._say(f"rank {rank} (process {worker.pid}) {why}; it is killed")
+            worker.kill()
 
     # The launchers of several hosts.
 
@@ -262,6 +284,7 @@ class Launcher:
     def signal(self, number: int, frame: FrameType | None) -> None:
         """The first one is for the workers; a second one ends them."""
         self._signals += 1
+        self._asked = self._asked or time.monotonic()
         for worker in self.workers.values():
             if worker.poll() is None:
                 worker.send_signal(number if self._signals == 1 else signal.SIGKILL)

@@ -132,6 +132,24 @@ def test_a_stopped_worker_is_not_waited_for_when_nobody_else_is_left(tmp_path):
         assert "rank 1" in told and "is stopped and nobody else is left" in told
 
 
+def test_workers_that_are_all_stopped_are_killed_in_time(tmp_path):
+    script = "os.kill(os.getpid(), signal.SIGSTOP)\n"
+    with launched(tmp_path, script, "--stop-timeout", "1", "-n", "2") as launcher:
+        _, told = launcher.communicate(timeout=300)
+        assert launcher.returncode == 128 + signal.SIGKILL
+        assert "rank 0" in told and "rank 1" in told and "has been stopped, and nobody else runs, for 1 s" in told
+
+
+def test_workers_that_do_not_end_when_asked_to_are_killed_in_time(tmp_path):
+    script = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WRITE_PID + "time.sleep(600)\n"
+    with launched(tmp_path, script, "--stop-timeout", "1", "-n", "2") as launcher:
+        pids_in(tmp_path, 2)
+        launcher.send_signal(signal.SIGTERM)
+        _, told = launcher.communicate(timeout=300)
+        assert launcher.returncode == 128 + signal.SIGKILL
+        assert "did not end within 1 s after it was asked to" in told
+
+
 def test_a_stopped_worker_of_an_asynchronous_job_ends_the_job_and_the_launcher(tmp_path):
     script = """
 import torch, isochron.torch as isochron
