@@ -19,6 +19,7 @@
 #include "isochron/emulate/job_folder.h"
 #include "isochron/emulate/network.h"
 #include "isochron/emulate/process.h"
+#include "isochron/io/worker_phase.h"
 
 namespace isochron::emulate {
 namespace {
@@ -91,6 +92,13 @@ void drop_preloaded() {
   _exit(128 + number);
 }
 
+/// By _exit, in the middle of training: neither the launcher nor MPI could tell it from one that is done.
+bool left_early(const std::filesystem::path& folder, pid_t process, int status) {
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
+         io::has_reached(folder, process, io::WorkerPhase::kStarting) &&
+         !io::has_reached(folder, process, io::WorkerPhase::kEnded);
+}
+
 }  // namespace
 
 int enter(
@@ -115,6 +123,12 @@ int enter(
   int status = 0;
   while (waitpid(child, &status, 0) != child) {
     // a signal came in between
+  }
+  if (left_early(folder, child, status)) {
+    std::cerr << "isochron: process " << child
+              << " has left the job with status 0 before its end, and counts as lost\n";
+    notes.write_status(128 + SIGKILL);
+    end_by(SIGKILL);
   }
   notes.write_status(exit_status(status));
   // One that was lost must be known to MPI at once, or the others wait for it in vain.

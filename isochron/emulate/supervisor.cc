@@ -330,10 +330,10 @@ void Supervisor::watch_mpirun(std::int64_t step) {
   }
 }
 
-/// The owner of the wait for a job whose workers are all stopped: none of them is left to evict the others.
+/// The owner of the wait for a job whose workers are all stopped, or whose only one is: nobody is left to evict them.
 void Supervisor::watch_stopped() {
   const auto now = Clock::now();
-  if (now < next_watch_ || passed_on_ != 0 || start_failed_ || workers_.size() < 2) {
+  if (now < next_watch_ || passed_on_ != 0 || start_failed_) {
     return;
   }
   std::vector<std::size_t> members;
@@ -351,7 +351,7 @@ void Supervisor::watch_stopped() {
     all_stopped_ = now;
   } else if (now > *all_stopped_ + job_.start_timeout) {
     for (const std::size_t worker : members) {
-      kill_late(worker, "has been stopped, like all others, for " + in_seconds(job_.start_timeout));
+      kill_late(worker, "has been stopped, and nobody else runs, for " + in_seconds(job_.start_timeout));
     }
   }
 }

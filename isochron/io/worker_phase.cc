@@ -17,9 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kEndings[] = {".starting", ".member", ".ended"};  // by phase
+
 /// The file is empty: that it is there says all, and nobody can see half of it.
 fs::path note(const fs::path& folder, pid_t process, WorkerPhase phase) {
-  return folder / (std::to_string(process) + (phase == WorkerPhase::kStarting ? ".starting" : ".member"));
+  return folder / (std::to_string(process) + kEndings[static_cast<std::size_t>(phase)]);
 }
 
 }  // namespace

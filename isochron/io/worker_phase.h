@@ -11,6 +11,7 @@ namespace isochron::io {
 enum class WorkerPhase : std::uint8_t {
   kStarting,  // it will take part in a job
   kMember,    // it takes part: at its first step, or admitted to a job that runs
+  kEnded,     // it has done its part, to the end of the job or until it was asked to stop
 };
 
 /// Notes the phase of this process in the folder that its environment names; nothing happens if it names none. Throws

@@ -214,6 +214,7 @@ class Run {
       }
       throw CLI::RuntimeError(EXIT_FAILURE);
     }
+    io::note_worker_phase(io::WorkerPhase::kEnded);  // before the others are let go, which may take a while
     return job.stop_signal();
   }
 

@@ -85,8 +85,7 @@ COMPUTING = ("step", "reduction", "optimizer")
 ASYNC = ("asp", "ssp", "ssp 0")
 CELLS = [
     # The native engine.
-    *_cells("native", "bsp", DEATHS, (*COMPUTING, "checkpoint", "evaluation", "leave", "end"), "on"),
-    *_cells("native", "bsp", ("stop",), ("step", "leave"), "on"),
+    *_cells("native", "bsp", (*DEATHS, "stop"), (*COMPUTING, "checkpoint", "evaluation", "leave", "end"), "on"),
     *_cells("native", "bsp", ("memory",), ("step",), "smaller"),
     *_cells("native", "bsp", ("nan",), ("step", "reduction"), "all"),
     *_cells("native", "bsp", ("nan-skip",), ("step", "reduction"), "skipped"),

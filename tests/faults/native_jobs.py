@@ -12,6 +12,8 @@ import tempfile
 import threading
 import time
 
+import cells
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONG = 300.0  # seconds: a job that takes so long hangs, however busy the machine is
 # Against an undisturbed run, in single precision after a dozen steps or more: shares of a step are added in another
@@ -69,9 +71,11 @@ def run_workers_of(cell):
         faults = ["model=plain", f"4:1:{what}", *(["numbers=skip"] if cell.fault == "nan-skip" else [])]
     else:
         places = PLACES["bsp" if cell.sync == "bsp" else "async"]
-        place = places[cell.phase] if cell.fault != "stop" else re.sub("forward", "stop", places[cell.phase])
-        faults = [place % victim for victim in VICTIMS[cell.fault]]
-        faults += ["timeout=4000"] if cell.fault == "stop" else []
+        place = places[cell.phase]
+        if cell.fault == "stop":
+            place, faults = (place, ["signal=19"]) if cell.sync == "bsp" else (place.replace("forward", "stop"), [])
+        faults += [place % victim for victim in VICTIMS[cell.fault]]
+    faults.append("timeout=4000" if cell.fault == "stop" else f"timeout={round(1000 * cells.PATIENCE)}")
     same = cell.outcome in ("on", "smaller") and cell.sync in ("bsp", "ssp 0")
     return *run_workers(cell.sync, (*base, *faults)), undisturbed(cell.sync, base) if same else None
 
@@ -110,18 +114,19 @@ def check_workers(cell, ends, models, said, reference):
 
 TRAIN = (
     "train --dataset synthetic --model cnn:width=8 --train-samples 2048 --test-samples 100 --global-batch 128 "
-    "--learning-rate 0.02 --epochs 1000 --eval-every 0 --log run.jsonl --progress off --checkpoints saved --timeout 8"
+    "--learning-rate 0.02 --epochs 1000 --eval-every 0 --log run.jsonl --progress off --checkpoints saved"
 ).split()
 
 
 class LaunchedJob:
     """`isochron launch` in a folder of its own, of which something is waited for."""
 
-    def __init__(self, folder, *words):
+    def __init__(self, folder, at_once, *words):
         self.folder = pathlib.Path(folder)
         self.program = pathlib.Path(os.environ["ISOCHRON_BIN"]) / "isochron"
-        command = [self.program, "launch", "-n", "3", "--replace", "9", "--restarts", "3", "--start-timeout", "15",
-                   "--", *TRAIN, *words]  # fmt: skip
+        start_timeout, timeout = (cells.PATIENCE, cells.PATIENCE) if at_once else (15, 8)
+        command = [self.program, "launch", "-n", "3", "--replace", "9", "--restarts", "3",
+                   "--start-timeout", str(start_timeout), "--", *TRAIN, "--timeout", str(timeout), *words]  # fmt: skip
         environment = {**os.environ, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
         self.said = open(self.folder / "said", "w+")
         self.process = subprocess.Popen(command, cwd=folder, env=environment, stdout=self.said, stderr=self.said)
@@ -182,7 +187,8 @@ def run_launch(cell):
     """The launcher's status, what was said, whether the ledger is proven, and the losses by step."""
     with tempfile.TemporaryDirectory() as folder:
         joins = cell is not None and cell.phase == "join"
-        job = LaunchedJob(folder, "--steps", "2000" if joins else "30")
+        at_once = cell is None or cell.fault != "stop"  # the launcher acts on a loss in the rendezvous, too
+        job = LaunchedJob(folder, at_once, "--steps", "2000" if joins else "30")
         try:
             if cell is not None:
                 job.strike(cell.phase, cell.fault)

@@ -5,6 +5,7 @@ import pathlib
 import re
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,9 +18,17 @@ from two_hosts import ADDRESSES, SCRIPT, check
 RAY_SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "examples" / "hosts" / "ray_train.py"
 
 
-def run_on_both(hosts, folder, commands):
+# All that listens on a worker's host, as the kernel writes addresses; the hosts have nothing else on them.
+LISTENS = """
+rows = [line.split() for table in ("tcp", "tcp6") for line in open(f"/proc/self/net/{table}")]
+print("listens", os.uname().nodename, *{row[1].partition(":")[0] for row in rows if row[3] == "0A"}, flush=True)
+job.sum([1.0])  # the other one has looked, too
+job.close()"""
+
+
+def run_on_both(hosts, folder, commands, script=SCRIPT):
     """The lines that both wrote; both must end well."""
-    (folder / "train.py").write_text(SCRIPT)
+    (folder / "train.py").write_text(script)
     options = {"cwd": folder, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     processes = [hosts.start(host, command, **options) for host, command in enumerate(commands)]
     outputs = [process.communicate(timeout=300) for process in processes]
@@ -30,7 +39,13 @@ def run_on_both(hosts, folder, commands):
 
 def test_our_launcher_on_each_of_two_hosts_trains_one_job(hosts, tmp_path):
     launcher = [sys.executable, "-m", "isochron.launch", "--workers", "1,1", "--master", "first:29400", "--node"]
-    check(run_on_both(hosts, tmp_path, [[*launcher, node, "train.py"] for node in "01"]), ["first", "second"])
+    commands = [[*launcher, node, "train.py"] for node in "01"]
+    lines = run_on_both(hosts, tmp_path, commands, SCRIPT.replace("\njob.close()", LISTENS))
+    check(lines, ["first", "second"])
+    listening = {words[1]: set(words[2:]) for line in lines if (words := line.split())[:1] == ["listens"]}
+    for host, address in zip(("first", "second"), ADDRESSES, strict=True):
+        own = socket.inet_aton(address)[::-1].hex().upper()
+        assert own in listening[host] and listening[host] <= {own, "0100007F"}, (host, listening)
 
 
 def test_torchrun_on_each_of_two_hosts_trains_one_job(hosts, tmp_path):

@@ -230,10 +230,17 @@ job.close()
 def test_on_one_host_nothing_listens_but_on_loopback(tmp_path):
     with launched(tmp_path, JOINS, "-n", "2") as launcher:
         workers = pids_in(tmp_path, 2)
+        wait_for(lambda: all(file.read_text() for file in tmp_path.glob("*.pid")))
         addresses = listening_addresses([launcher.pid, *workers])
+        program = os.environ.get("ISOCHRON_PROGRAM")
+        command = [program, "doctor", "--job", str(launcher.pid)]
+        doctor = subprocess.run(command, capture_output=True, text=True) if program else None
         (tmp_path / "go").touch()
         assert launcher.wait(300) == 0
     assert addresses == {"0100007F"}
+    if doctor is not None:
+        assert doctor.returncode == 0 and "warn" not in doctor.stdout, doctor.stdout + doctor.stderr
+        assert "127.0.0.1:" in doctor.stdout, doctor.stdout
 
 
 def test_a_strangers_words_in_the_store_evict_nobody(tmp_path):

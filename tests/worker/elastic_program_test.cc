@@ -325,7 +325,17 @@ TEST_F(ElasticProgramTest, AJobWhoseWorkersAreAllStoppedStartsAgain) {
       "after 20; kill -STOP $(pid 0) $(pid 1)");
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_EQ(last_step(), 99);
-  EXPECT_THAT(outcome.errors, HasSubstr("has been stopped, like all others, for 10 s: it is killed"));
+  EXPECT_THAT(outcome.errors, HasSubstr("has been stopped, and nobody else runs, for 10 s: it is killed"));
+  expect_proven_ledger();
+}
+
+TEST_F(ElasticProgramTest, AJobWhoseOnlyWorkerIsStoppedStartsAgain) {
+  const Outcome outcome = script(
+      "-n 1 --restarts 1 --start-timeout 10 -- " + kTrain + "--steps 60 --checkpoints saved --checkpoint-every 5",
+      "after 20; kill -STOP $(pid 0)");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(last_step(), 59);
+  EXPECT_THAT(outcome.errors, HasSubstr("has been stopped, and nobody else runs, for 10 s: it is killed"));
   expect_proven_ledger();
 }
 
@@ -340,6 +350,23 @@ TEST_F(ElasticProgramTest, AJobWhoseMpirunHangsStartsAgainWhenAWorkerIsToJoin) {
   EXPECT_EQ(outcome.status, 143) << outcome.errors;
   EXPECT_THAT(outcome.errors, HasSubstr("worker \"w2\" was asked for, and mpirun has started no process within 10 s"));
   expect_proven_ledger();
+}
+
+// By _exit, or as something in the user's own code may end a process: neither MPI nor the launcher may take it for one
+// that is done.
+TEST_F(ElasticProgramTest, WorkersThatLeaveWithStatusZeroBeforeTheEndCountAsLost) {
+  const std::string leaving = "env LD_PRELOAD=" LEAVE_SILENTLY " '" ISOCHRON_PROGRAM "' ";
+  const Outcome one =
+      script("-n 3 --replace 1 -- " + leaving + kTrain + "--steps 100", "after 10; kill -USR2 $(pid 1)");
+  ASSERT_EQ(one.status, 0) << one.errors;
+  EXPECT_THAT(one.errors, HasSubstr("has left the job with status 0 before its end, and counts as lost"));
+  EXPECT_THAT(one.errors, HasSubstr("was lost, and another is started in its place"));
+  EXPECT_THAT(events(), Contains("join w1"));
+  EXPECT_EQ(last_step(), 99);
+  expect_proven_ledger();
+  fs::remove(folder_ / "run.jsonl");
+  const Outcome all = script("-n 2 -- " + leaving + kTrain + "--steps 100", "after 10; kill -USR2 $(pid 0) $(pid 1)");
+  EXPECT_EQ(all.status, 137) << "nobody reached the end: " << all.errors;
 }
 
 // As a call of MPI does that never returns. No time-out is looked at, and the thread answers nobody.
