@@ -27,8 +27,8 @@ class LastingLog {
   [[nodiscard]] bool continued() const { return file_.continued(); }
   [[nodiscard]] std::int64_t next_step() const { return file_.next_step(); }
 
-  /// Where a line cannot be written, `warn` is told once. When the log goes on, an event "unlogged" after the first line
-  /// that waited says how many did, and how many are missing because more had to wait than can be kept.
+  /// Where a line cannot be written, `warn` is told once. When the log goes on, an event "unlogged" after the first
+  /// line that waited says how many did, and how many are missing because more had to wait than can be kept.
   void write(const RunLogLine& line);
 
   /// Writes the event "unlogged" if lines are missing between what the file held when it was opened and `step`: those

@@ -8,8 +8,8 @@
 // second more), memory (samples that it holds), appetite (MiB that a sample takes while its loss is computed), networks
 // (2: a second one, with an optimizer and a backward pass of its own, learns from what the first puts out after its
 // step), signal (in the place of SIGKILL, where a worker dies), round (local steps of a round: steps are rounds then),
-// outer (of rounds), momentum (in hundredths), compression. A fault comes once, in that step of the worker with that id,
-// in the first worker if it is "first"; in a round it comes in the local step that "local" says, the first otherwise.
+// outer (of rounds), momentum (in hundredths), compression. A fault comes once, in that step of the worker with that
+// id, in the first worker if it is "first"; in a round in the local step that "local" says, the first otherwise.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

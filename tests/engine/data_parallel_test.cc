@@ -320,8 +320,8 @@ TEST(DataParallelTest, Int8MovesAQuarterOfTheBytesOfFloatAndHalfOfThoseOfBf16) {
   EXPECT_EQ(bytes_sent(Compression::kInt8), exact / 4 * (256 + 4) / 256);
 }
 
-// Off by half a step of 1 / 127 of the mean of the workers' largest numbers, and by half a one of their mean: 0.02 leaves
-// room for shares whose largest numbers are on average four times those of all samples.
+// Off by half a step of 1 / 127 of the mean of the workers' largest numbers, and by half a one of their mean: 0.02
+// leaves room for shares whose largest numbers are on average four times those of all samples.
 TEST(DataParallelTest, Int8GivesTheGradientOfUnevenBatchesButForItsRounding) {
   EXPECT_LT(gradient_error(torch::kFloat, my_weight(), Compression::kInt8), 0.02);
   EXPECT_GT(gradient_error(torch::kFloat, 1.0, Compression::kInt8), 0.05);

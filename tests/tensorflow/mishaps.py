@@ -29,7 +29,7 @@ def own_errors(folder):
 
 
 def full_log(folder):
-    """No line can be written for three steps, as on a full disk: the first worker says so, and the log when it goes on."""
+    """No line can be written for three steps, as on a full disk: the first worker says so, and the log does later."""
     log = folder / "full.jsonl"
     job = make_job(log=log)
     model, samples = models.make("mlp")

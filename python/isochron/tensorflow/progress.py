@@ -41,8 +41,8 @@ class Progress:
             set_aside(path)
         settings, replica = self._options.settings, self.replica
         self.log = self._logs[number] = _core.RunLog(
-            path, "tensorflow", settings, replica.members, replica.sampler.samples_per_epoch, warn=log.warning, go_on=go_on,
-            model=model, dataset=dataset)  # fmt: skip
+            path, "tensorflow", settings, replica.members, replica.sampler.samples_per_epoch, warn=log.warning,
+            go_on=go_on, model=model, dataset=dataset)  # fmt: skip
         if others and self.log.next_step < self.line:
             self.log.write(_core.EventRecord(self.line, now, "other-data", 0, ""))
         elif self.log.continued:
