@@ -28,7 +28,7 @@ except ImportError:
     sys.exit(77)
 
 SIZE, STEPS, BATCH, WHEN = 3, 6, 24, {"bsp": 2, "asp": 0, "ssp": 0}  # out of step a worker may get one batch only
-AT_ONCE = 4
+AT_ONCE = 2
 PATIENCE = 240.0  # seconds: the time-out of a job whose fault is noticed at once, however busy the machine is
 LIMIT = 300.0  # seconds of a job that hangs, on a machine that is busy
 
