@@ -42,7 +42,7 @@ THREADED_TESTS = ("ranks.collectives", "ranks.timeout.TimeoutTest", "ranks.async
 WITHOUT_WERROR = ("asan", "tsan")
 # Tests that start real processes and limit their time may fail where other work starves them. So many runs may have
 # another try, by themselves, and are named for it.
-MOST_REPEATED = 3
+MOST_REPEATED = 6
 STAGES = ("quick", "full", "lint", "core-only", "asan", "tsan", "fuzz")
 
 

@@ -103,7 +103,7 @@ def lightning_logged(run):
 
     def end_epoch():
         mean = sum(count * loss for count, loss in seen) / sum(count for count, _ in seen)
-        module.log("epoch", mean, sync_dist=True)
+        module.log("epoch", torch.tensor(mean, dtype=torch.float64), sync_dist=True)
 
     module = lightning_module(run, step)
     module.on_train_epoch_end = end_epoch
