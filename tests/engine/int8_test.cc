@@ -189,6 +189,13 @@ TEST(Int8Test, AStepThatIsUndoneLeavesWhatIsOwedAsItWas) {
 }
 
 TEST(Int8Test, StepsThatAreLeftOutLeaveNothingBehind) {
+  Steady undisturbed;
+  {
+    auto optimizer = plain_sgd(undisturbed.parameters());
+    Job job(int8_options());
+    job.prepare(undisturbed, optimizer);
+    take_steps(job, undisturbed, optimizer, kSteadySteps);
+  }
   Steady model;
   auto optimizer = plain_sgd(model.parameters());
   Job job(int8_options(OnNonFinite::kSkip));
@@ -197,6 +204,8 @@ TEST(Int8Test, StepsThatAreLeftOutLeaveNothingBehind) {
   take_steps(job, model, optimizer, 2 * kSteadySteps, every_second);
   EXPECT_EQ(job.step(), 2 * kSteadySteps);
   EXPECT_LT(model.distance_after(kSteadySteps), kMostOwed);
+  EXPECT_TRUE(model.weight.equal(undisturbed.weight));
+  EXPECT_TRUE(model.more.equal(undisturbed.more));
 }
 
 TEST(Int8Test, AStepThatMemoryDidNotHoldLeavesNothingBehind) {
