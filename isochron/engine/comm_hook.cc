@@ -89,7 +89,7 @@ class Int8Hook : public c10d::CommHookInterface {
     for (const Gradient& gradient : gradients_) {
       parameters_.push_back(gradient.parameter);
     }
-    at::Tensor all = feedback_->of(parameters_);
+    const at::Tensor all = feedback_->of(parameters_);
     std::int64_t first = 0;
     for (const Gradient& gradient : gradients_) {
       all.narrow(0, first, gradient.values.numel()).add_(gradient.values);
@@ -109,7 +109,7 @@ class Int8Hook : public c10d::CommHookInterface {
     const std::int64_t workers = group_->getSize();
     const std::int64_t rank = group_->getRank();
     const at::ScalarType type = rows_.scalar_type();
-    at::Tensor errors = rows_ - unpack_int8(packed_, type);
+    const at::Tensor errors = rows_ - unpack_int8(packed_, type);
     std::exchange(parts_under_way_, {})->wait();
     const at::Tensor received = unpack_int8(parts_, type);
     received[rank].copy_(rows_[rank]);

@@ -14,7 +14,7 @@ at::Tensor pack_int8(const at::Tensor& rows) {
   const at::Tensor blocks = rows.view({rows.size(0), -1, kInt8Block});
   const at::Tensor steps = (blocks.abs().amax(2) / kLargest).to(at::kFloat);
   const at::Tensor divisors = steps.to(rows.scalar_type()).unsqueeze(2);
-  at::Tensor numbers = at::where(divisors > 0, blocks / divisors, 0.0);
+  const at::Tensor numbers = at::where(divisors > 0, blocks / divisors, 0.0);
   numbers.round_().clamp_(-kLargest, kLargest).nan_to_num_(0.0);
   return at::cat({numbers.to(at::kChar).view(rows.sizes()).view(at::kByte), steps.view(at::kByte)}, 1);
 }
