@@ -132,8 +132,6 @@ class Stranger:
         assert "samples per second" in self.run("isochron", "plan", "--run", "simulated.jsonl")
         assert "x equal shares" in self.run("isochron", "top", "simulated.jsonl")
         assert "hl8" in self.run("isochron", "clusters")
-        assert "only `train`" in self.run("isochron", "doctor")  # a warning, since everything else works
-        assert "isochron.launch" in self.run("isochron", "launch", "-n", "2", "--", "python", status=1)
         assert "engine" in self.run("isochron", "train", status=2)
         self.run("python", "-c", "import isochron; assert isochron.policies()")
         for module, framework, extra in (("isochron.torch", "PyTorch", "torch"),
