@@ -9,13 +9,14 @@
 #include <functional>
 #include <utility>
 
+#include "isochron/io/lasting_log.h"
 #include "isochron/io/run_log_reader.h"
 
 namespace isochron::worker {
 
 class History {
  public:
-  static constexpr std::size_t kMost = 4096;  // as many as io::LastingLog keeps while the disk is full
+  static constexpr std::size_t kMost = io::LastingLog::kMostWaiting;  // what a full disk may have kept from the log
 
   void add(io::RunLogLine line) {
     lines_.push_back(std::move(line));
