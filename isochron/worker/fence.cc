@@ -1,12 +1,12 @@
 #include "isochron/worker/fence.h"
 
 #include <csignal>
-#include <cstdlib>
 #include <thread>
 #include <utility>
 
 #include <sys/wait.h>
-#include <unistd.h>
+
+#include "isochron/emulate/process.h"
 
 namespace isochron::worker {
 namespace {
@@ -14,16 +14,7 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(5);
 
 bool succeeds(const std::string& command, std::chrono::milliseconds time) {
-  const pid_t shell = fork();
-  if (shell == 0) {
-    setpgid(0, 0);
-    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    _exit(EXIT_FAILURE);
-  }
-  if (shell < 0) {
-    return false;
-  }
-  setpgid(shell, shell);  // here as well, since nobody knows who comes first
+  const pid_t shell = emulate::start({"/bin/sh", "-c", command});
   const auto end = std::chrono::steady_clock::now() + time;
   int status = 0;
   while (waitpid(shell, &status, WNOHANG) == 0) {
@@ -34,7 +25,7 @@ bool succeeds(const std::string& command, std::chrono::milliseconds time) {
     }
     std::this_thread::sleep_for(kTick);
   }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return emulate::exit_status(status) == 0;
 }
 
 }  // namespace
