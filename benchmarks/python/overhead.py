@@ -3,7 +3,8 @@
 
     torchrun --nproc-per-node 2 benchmarks/python/overhead.py --json overhead.json
 
-Both train the same network on the same pictures with equal shares. Turns alternate, and so does who goes first; the
+Both train the same network on the same pictures, with shares that the policy keeps equal, since it should find nothing to
+gain (--policy uniform leaves it no choice). Turns alternate, and so does who goes first; the
 first turn of each is thrown away. Steps should take 50 ms or more: raise --batch until they do. Besides wall time the
 CPU time of rank 0 is compared, which other work on the machine disturbs less.
 """
@@ -35,7 +36,7 @@ def main():
     parser.add_argument("--batch", type=int, default=64, help="of all workers together")
     parser.add_argument("--turns", type=int, default=20, help="of each")
     parser.add_argument("--steps", type=int, default=10, help="of a turn")
-    parser.add_argument("--policy", default="uniform")
+    parser.add_argument("--policy", default="isochron")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     torch.set_num_threads(1)

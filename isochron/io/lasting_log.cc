@@ -30,6 +30,9 @@ std::int64_t step_of(const RunLogLine& line) {
 
 LastingLog::LastingLog(const std::filesystem::path& path, const RunHeader& header, RunLogFile::Start start, Warn warn)
     : file_(path, header, start), warn_(std::move(warn)) {
+  if (!file_.set_aside().empty()) {
+    warn_(path.string() + " is of an earlier run, and is " + file_.set_aside().string() + " now");
+  }
 }
 
 void LastingLog::write(const RunLogLine& line) {

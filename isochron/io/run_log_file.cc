@@ -126,6 +126,7 @@ RunLogFile::RunLogFile(fs::path path, const RunHeader& header, Start start) : pa
     if (start == Start::kContinue && size_of(path_) > 0) {
       go_on(header);
     } else {
+      set_aside_what_is_there();
       begin(header);
     }
   } catch (...) {
@@ -145,6 +146,24 @@ void RunLogFile::open(int flags) {
   if (descriptor_ < 0) {
     fail_to_log(path_, std::strerror(errno));
   }
+}
+
+void RunLogFile::set_aside_what_is_there() {
+  const std::int64_t size = size_of(path_);
+  if (size == 0 || find_end(path_, size).next_step == 0) {
+    return;  // a header alone
+  }
+  fs::path other;
+  for (int number = 1; other.empty() || fs::exists(other); ++number) {
+    other = path_;
+    other.replace_filename(path_.stem().string() + "." + std::to_string(number) + path_.extension().string());
+  }
+  std::error_code trouble;
+  fs::rename(path_, other, trouble);
+  if (trouble) {
+    fail_to_log(path_, trouble.message());
+  }
+  set_aside_ = std::move(other);
 }
 
 void RunLogFile::begin(const RunHeader& header) {

@@ -17,7 +17,7 @@ namespace isochron::io {
 class RunLogFile {
  public:
   enum class Start : std::uint8_t {
-    kAnew,      // what is there is overwritten
+    kAnew,      // a log that is there already is set aside, under the next free name: run.jsonl as run.1.jsonl
     kContinue,  // goes on after its last whole line; a file that is missing or empty is begun
   };
 
@@ -29,6 +29,8 @@ class RunLogFile {
   RunLogFile& operator=(const RunLogFile&) = delete;
   ~RunLogFile();
 
+  /// Where a log of before is now; empty: there was none with a step.
+  [[nodiscard]] const std::filesystem::path& set_aside() const { return set_aside_; }
   /// Whether the file had a header already.
   [[nodiscard]] bool continued() const { return continued_; }
   /// The number of the next step, by what a file that goes on held when it was opened: one more than its last step's,
@@ -42,12 +44,14 @@ class RunLogFile {
   void write(const EvaluationRecord& record) { write_line(to_json(record)); }
 
  private:
+  void set_aside_what_is_there();
   void begin(const RunHeader& header);
   void go_on(const RunHeader& header);
   void open(int flags);
   void write_line(const std::string& line);
 
   std::filesystem::path path_;
+  std::filesystem::path set_aside_;
   int descriptor_ = -1;
   std::int64_t bytes_ = 0;             // of whole lines
   std::optional<std::uint64_t> link_;  // of the last line; nothing: the log has no chain

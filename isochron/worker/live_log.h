@@ -18,7 +18,7 @@ class LiveLog {
   };
   using Warn = io::LastingLog::Warn;
 
-  /// A file that is there already is overwritten, unless the run goes on at a later step than 0 (then its steps are
+  /// A log that is there already is set aside, unless the run goes on at a later step than 0 (then its steps are
   /// added, after an event "resume") or the log is taken over. Throws std::invalid_argument naming the file if it
   /// cannot be written.
   LiveLog(

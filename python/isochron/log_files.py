@@ -1,12 +1,9 @@
-"""Where a run log is to be: whether it can be written there, and what becomes of an earlier one."""
+"""Where a run log is to be, and whether it can be written there."""
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
-
-log = logging.getLogger("isochron")
 
 
 def trouble_of_writing(path: str | os.PathLike[str]) -> str:
@@ -26,17 +23,6 @@ def trouble_of_writing(path: str | os.PathLike[str]) -> str:
 def refusal(path: str | os.PathLike[str] | None, trouble: str) -> ValueError:
     """What all workers raise if the first one cannot write the log."""
     return ValueError(f"log is {str(path)!r}; permitted: a file that the first worker can write ({trouble})")
-
-
-def set_aside(path: Path) -> None:
-    """A log of another run stays, under the next free name."""
-    if not path.is_file() or path.stat().st_size == 0:
-        return
-    number = 1
-    while (other := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
-        number += 1
-    path.rename(other)
-    log.warning("%s is of an earlier run, and is %s now", path, other)
 
 
 def numbered(path: str | os.PathLike[str], number: int) -> Path:

@@ -72,6 +72,22 @@ TEST_F(RunLogFileTest, IsWholeAfterEveryLine) {
   EXPECT_EQ(std::get<EvaluationRecord>(lines().at(2)).accuracy, 0.75);
 }
 
+TEST_F(RunLogFileTest, SetsALogOfAnotherRunAside) {
+  const auto aside = [&](int number) { return fs::path(path_).replace_extension(std::to_string(number) + ".jsonl"); };
+  RunLogFile(path_, {.program = "header alone"}, Start::kAnew);
+  for (int run = 0; run < 3; ++run) {
+    RunLogFile log(path_, {.program = std::to_string(run)}, Start::kAnew);
+    EXPECT_EQ(log.set_aside(), run == 0 ? fs::path() : aside(run));
+    log.write(StepRecord{.step = run});
+  }
+  EXPECT_EQ(std::get<RunHeader>(lines().at(0)).program, "2");
+  for (int run = 0; run < 2; ++run) {
+    fs::rename(aside(run + 1), path_);
+    EXPECT_EQ(std::get<RunHeader>(lines().at(0)).program, std::to_string(run));
+    EXPECT_EQ(std::get<StepRecord>(lines().at(1)).step, run);
+  }
+}
+
 TEST_F(RunLogFileTest, GoesOnAfterTheLastWholeLine) {
   RunLogFile(path_, {.program = "first"}, Start::kAnew).write(StepRecord{.step = 0});
   put(text() + R"({"type":"step","step":1,"st)");

@@ -20,7 +20,8 @@ from torch.utils.data import Dataset, IterableDataset
 
 import isochron.torch as isochron
 
-TENSORFLOW = pathlib.Path(__file__).resolve().parents[1] / "tensorflow" / "loop_table.py"  # of its cells
+SHARED = runpy.run_path(str(pathlib.Path(__file__).resolve().parents[1] / "tensorflow" / "loop_table.py"))
+follows = SHARED["follows"]
 BATCH = 40
 STEPS = 12
 SIZE = BATCH * STEPS
@@ -511,7 +512,7 @@ def averaged(run):
 def table():
     rows = [("framework", "loop", "with", "like one process", "each sample once", "split follows")]
     rows += [(one.framework, one.loop, one.feature, one.parity, one.once, "yes") for one in CELLS.values()]
-    rows += [(*row, "1e-10", "yes", "yes") for row in runpy.run_path(str(TENSORFLOW))["ROWS"].values()]
+    rows += [(*row, "1e-10", "yes", "yes") for row in SHARED["ROWS"].values()]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]) + "\n"
 

@@ -118,7 +118,9 @@ def test_exact_batch_norm_by_kernels_is_one_batch(make_ranks, kind, near):
 
 
 @over_nccl
-@pytest.mark.parametrize("kind", ["plain", "batch_norm", "two_passes", "fsdp2"])
+@pytest.mark.parametrize(
+    "kind", ["plain", "batch_norm", "two_passes", "two_optimizers", "all_reduce", "fsdp2", "fsdp2_two_passes"]
+)
 def test_a_worker_that_computes_three_times_as_long_is_seen_so(make_ranks, kind):
     """Whatever it and the other one wait for: the ratio of the cycles is 3, and either waits for the other in every
     reduction. Launches and copies, which are the same for both, make it a little smaller."""
@@ -126,6 +128,14 @@ def test_a_worker_that_computes_three_times_as_long_is_seen_so(make_ranks, kind)
         fast = statistics.median(seconds[0] for seconds, _ in times)
         slow = statistics.median(seconds[1] for seconds, _ in times)
         assert 2.7 < slow / fast < 3.1, times
+
+
+@over_nccl
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_a_compiled_model_trains_as_it_does_without(make_ranks, mode):
+    """By mode "reduce-overhead" with a CUDA graph for every batch size."""
+    for far in make_ranks(NCCL, NCCL).run("graphed", mode=mode):
+        assert far < 1e-4, far
 
 
 @over_nccl

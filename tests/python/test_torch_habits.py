@@ -5,7 +5,9 @@ import os
 import subprocess
 
 import pytest
+import torch
 
+from isochron.torch.loss_weight import LossWeight
 from isochron.torch.world import reason_of
 
 CASES = "torch_habit_cases:"
@@ -186,6 +188,14 @@ def test_losses_that_a_loop_scales_are_in_the_log(pair, tmp_path):
     assert logged == [pytest.approx(true[0], rel=1e-12), 7.0, pytest.approx(true[2], rel=1e-12)]
 
 
+def test_a_weight_that_is_scaled_sees_the_losses_as_scaled():
+    seen = []
+    weight = LossWeight(4.0, seen.append)
+    for scaled in (0.5 * weight, weight * 0.5, weight / 2, 1 * weight * 0.5):
+        assert scaled * torch.tensor(3.0) == 6.0 and torch.tensor(3.0) * scaled == 6.0
+    assert seen == [1.5] * 8
+
+
 def test_jobs_loaders_decisions_and_records_say_what_they_are(alone):
     (words,) = alone.run(CASES + "texts")
     assert words[0] == "<Job: worker 0 of 1, step 2, epoch 0, batches [40], policy isochron>"
@@ -209,6 +219,14 @@ def test_another_dataset_of_the_same_class_and_length_is_found_out(pair):
     for words in pair.run(CASES + "same_class_and_length"):
         assert words[0].startswith(begin) and words[1].startswith(begin) and "name=" in words[0]
         assert words[2:] == [""] * 5
+
+
+def test_another_stream_of_the_same_class_is_found_out(pair):
+    begin = "ValueError: loader() got another PointStream, which begins with other samples than the one before"
+    for words in pair.run(CASES + "streams_of_a_class"):
+        for number in (0, 3):
+            assert words[number].startswith(begin) and "name=" in words[number], words
+        assert [words[number] for number in (1, 2, 4, 5, 6, 7)] == [""] * 6, words
 
 
 def test_samplers_that_draw_differently_are_found_out(pair):

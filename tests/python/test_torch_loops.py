@@ -34,7 +34,7 @@ def test_loop(name, pair, alone, tmp_path):
         both = pair.run("loop_cells:run_cell", name=name, slow=True, folder=str(folder))
         check_parity(cell, single, both)
         check_samples(cell, single, both)
-        if follows(both[0]["splits"]):
+        if loop_cells.follows(both[0]["splits"]):
             return
     raise AssertionError(both[0]["splits"])
 
@@ -57,10 +57,3 @@ def check_samples(cell, single, both):
     assert seen == sorted(tuple(use) for use in single["seen"])
     if cell.once == "yes":
         assert len(set(seen)) == len(seen)
-
-
-def follows(splits):
-    """By 1 and 4 ms a sample the fast worker gets four fifths after the first steps. Other work on the machine may move
-    some of it, in one turn of several even to equal shares; a loop whose times are measured wrongly stays near them."""
-    late = splits[len(splits) // 2 :]
-    return sum(fast for fast, _ in late) > 1.5 * sum(slow for _, slow in late)

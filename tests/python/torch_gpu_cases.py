@@ -74,6 +74,16 @@ class Busy(nn.Module):
         return Spin.apply(self.norm(self.linear(x)), self.cycles)
 
 
+def sharded(model):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cuda", (dist.get_world_size(),))
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
 def paced(kind, steps=8, slowness=3):
     """Rank 1 needs `slowness` times as many cycles as rank 0. Seconds of both in every step but the first ones, as the
     clocks say, and of the whole step."""
@@ -81,28 +91,54 @@ def paced(kind, steps=8, slowness=3):
     torch.cuda.set_device(device)
     cycles = 5_000_000 * (slowness if dist.get_rank() == 1 else 1)
     torch.manual_seed(0)
-    model = nn.Sequential(*(Busy(cycles, kind == "batch_norm") for _ in range(6))).to(device)
-    if kind == "fsdp2":
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
-
-        mesh = init_device_mesh("cuda", (dist.get_world_size(),))
-        for layer in model:
-            fully_shard(layer, mesh=mesh)
-        fully_shard(model, mesh=mesh)
+    models = [
+        nn.Sequential(*(Busy(cycles, kind == "batch_norm") for _ in range(6))).to(device)
+        for _ in range(2 if kind == "two_optimizers" else 1)
+    ]
+    if kind.startswith("fsdp2"):
+        models = [sharded(one) for one in models]
     times = []
     job = isochron.Job(global_batch=16, policy="uniform", device=device, on_step=lambda step: times.append(step))
-    model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    prepared = job.prepare(*models, *(torch.optim.SGD(one.parameters(), lr=0.01) for one in models))
+    models, optimizers = prepared[: len(models)], prepared[len(models) :]
     for (x,) in job.loader(torch.utils.data.TensorDataset(torch.randn(16 * steps, 64))):
-        if kind == "two_passes":
-            for _ in range(2):
-                (model(x.to(device)).square().mean() * job.weight).backward()
-        else:
-            job.backward(model(x.to(device)).square().mean())
-        optimizer.step()
-        optimizer.zero_grad()
+        for one in models:
+            if kind.endswith("two_passes"):
+                for _ in range(2):
+                    (one(x.to(device)).square().mean() * job.weight).backward()
+                continue
+            loss = one(x.to(device)).square().mean()
+            if kind == "all_reduce":
+                dist.all_reduce(loss.detach().clone())
+            job.backward(loss)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
     job.close()
     return [([worker.compute_seconds for worker in step.workers], step.seconds) for step in times[3:]]
+
+
+def graphed(mode, steps=12):
+    """A compiled model whose split changes, after its steps; and the same trained as it is."""
+    device = gpu_of_rank()
+    torch.cuda.set_device(device)
+    weights = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)).to(device)
+        splits = []
+        job = isochron.Job(global_batch=16, policy="uniform", device=device, on_step=lambda step: splits.append(step))
+        whole = torch.compile(model, mode=mode) if compiled else model
+        whole, optimizer = job.prepare(whole, torch.optim.SGD(model.parameters(), lr=0.1))
+        data = torch.randn(16 * steps - 6, 64, generator=torch.Generator().manual_seed(1))  # the last step is smaller
+        for (x,) in job.loader(torch.utils.data.TensorDataset(data)):
+            job.backward(whole(x.to(device)).square().mean())
+            optimizer.step()
+            optimizer.zero_grad()
+        job.close()
+        assert len(splits) == steps
+        weights.append(torch.cat([one.detach().flatten() for one in model.parameters()]).cpu())
+    return (weights[0] - weights[1]).abs().max().item()
 
 
 def normalised(kind, sizes=(10, 6), steps=3):

@@ -419,6 +419,42 @@ def same_class_and_length():
     return words
 
 
+def streams_of_a_class():
+    """Another stream of one class, before and behind the first step; equal ones, also with random augmentation; one
+    that begins anew whenever it is read, and one that can be read once."""
+    words = []
+    for taken in (0, 1):
+        for first, second in ((PointStream(), PointStream(first=7)), (PointStream(), PointStream()),
+                              (PointStream(noisy=True), PointStream(noisy=True))):  # fmt: skip
+            job, model, optimizer, loader = begin(dataset=first)
+            if taken:
+                steps(job, model, optimizer, loader, most=taken)
+            words.append(message_of(job.loader, second))
+            numbers = steps(job, model, optimizer, loader)
+            assert set(numbers) <= set(range(480)) and job.ledger.complete
+            job.close()
+    job, *rest = begin(dataset=PointStream())
+    words.append(message_of(job.loader, PointStream(first=7), name="fine"))
+    assert len(job._datasets) == 2
+    job.close()
+    job, model, optimizer, _ = begin(dataset=Once())
+    words.append(message_of(job.loader, second := Once()))
+    assert len(steps(job, model, optimizer, job.loader(second))) > 0 and job.ledger.used == 480
+    job.close()
+    return words
+
+
+class Once(PointStream):
+    """A stream that can be read once."""
+
+    def __init__(self):
+        super().__init__()
+        self.samples = super().__iter__()
+
+    def __iter__(self):
+        return self.samples
+
+
 class Unseeded(Points):
     """Its samples are others whenever they are asked for."""
 

@@ -1,4 +1,5 @@
-"""The rows of docs/loops.md for TensorFlow and Keras: by the name of the case in pipelines.py. Needs no TensorFlow."""
+"""What the loops of PyTorch and those of TensorFlow share; needs neither. The rows of docs/loops.md for TensorFlow and
+Keras are by the name of the case in pipelines.py."""
 
 ROWS = {
     "mapped": ("tensorflow", "job.step", "tf.data with map"),
@@ -9,3 +10,11 @@ ROWS = {
     "clipped": ("tensorflow", "job.step", "gradients clipped by their norm"),
     "fit_pipeline": ("keras", "fit", "tf.data with shuffle"),
 }
+
+
+def follows(splits):
+    """Whether the split follows the speeds within ten steps: the fast worker, four times as fast, would have four fifths.
+    Other work on the machine may move some of it, in one turn of several even to equal shares; a loop whose times are
+    measured wrongly stays near them."""
+    by_the_tenth = splits[5:10]
+    return sum(fast for fast, _ in by_the_tenth) > 1.5 * sum(slow for _, slow in by_the_tenth)

@@ -2,6 +2,7 @@
 sentence that says what to do."""
 
 import contextlib
+import functools
 import time
 
 import keras
@@ -108,13 +109,17 @@ def slow_down(job, samples):
     time.sleep(SECONDS[job.rank] * samples)
 
 
-def check_split(job, sizes):
-    assert all(sum(of_step) <= parity.BATCH for of_step in sizes)
-    late = sizes[len(sizes) // 2 :]
-    assert job.size == 1 or sum(first for first, _ in late) > 1.3 * sum(second for _, second in late), sizes
+def check_split(run):
+    """In the best of three turns, which all workers see alike. What `run` returns besides the split."""
+    for _ in range(3):
+        result, sizes = run()
+        assert all(sum(of_step) <= parity.BATCH for of_step in sizes)
+        if len(sizes[0]) == 1 or loop_table.follows(sizes):
+            return result
+    raise AssertionError(sizes)
 
 
-def check_loop(name, pipeline, make_step):
+def run_loop(name, pipeline, make_step):
     """A loop of one's own, on one worker or two."""
     job = make_job()
     model, _ = models.make(name, seed=3 + job.rank)
@@ -134,39 +139,42 @@ def check_loop(name, pipeline, make_step):
     assert far <= TOLERANCE, (pipeline.__name__, far)
     used = sum(job.gather(total))
     assert abs(used - expected) <= 1e-9 * abs(expected), (used, expected)
-    check_split(job, sizes)
     job.close()
-    return far
+    return far, sizes
 
 
 def own_pipelines(folder):
     """map, shuffle with a seed, batch and unbatch, ragged samples that are padded; two losses, clipping."""
     assert {*LOOPS, "fit_pipeline"} == {*loop_table.ROWS}
     with double_precision():
-        far = max(check_loop(*loop) for loop in LOOPS.values())
+        far = max(check_split(functools.partial(run_loop, *loop)) for loop in LOOPS.values())
     return f"off by {far:.2g}"
+
+
+def run_fit():
+    sizes = []
+    job = make_job(on_step=lambda job: sizes.append(job.batch_sizes))
+    model, _ = models.make("mlp", seed=3 + job.rank)
+
+    def slowed(x):
+        slow_down(job, len(x))
+        return x
+
+    job.compile(model, optimizer=models.momentum(), loss=models.loss_function())
+    dataset = job.dataset(shuffled()).map(
+        lambda x, y: (tf.ensure_shape(tf.py_function(slowed, [x], tf.float64), [None, 8, 8, 1]), y))
+    model.fit(dataset, epochs=EPOCHS, verbose=0)
+    far = models.difference(model, train_alone("mlp", shuffled)[0])
+    assert far <= TOLERANCE, far
+    assert job.ledger.complete
+    job.close()
+    return far, sizes
 
 
 def fit_pipeline(folder):
     """The same in Keras' fit()."""
-    sizes = []
     with double_precision():
-        job = make_job(on_step=lambda job: sizes.append(job.batch_sizes))
-        model, _ = models.make("mlp", seed=3 + job.rank)
-
-        def slowed(x):
-            slow_down(job, len(x))
-            return x
-
-        job.compile(model, optimizer=models.momentum(), loss=models.loss_function())
-        dataset = job.dataset(shuffled()).map(
-            lambda x, y: (tf.ensure_shape(tf.py_function(slowed, [x], tf.float64), [None, 8, 8, 1]), y))
-        model.fit(dataset, epochs=EPOCHS, verbose=0)
-        far = models.difference(model, train_alone("mlp", shuffled)[0])
-        assert far <= TOLERANCE, far
-        assert job.ledger.complete
-        check_split(job, sizes)
-        job.close()
+        far = check_split(run_fit)
     return f"off by {far:.2g}"
 
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from isochron import _core
-from isochron.log_files import numbered, set_aside
+from isochron.log_files import numbered
 from isochron.tensorflow.options import JobOptions
 
 log = logging.getLogger("isochron")
@@ -37,8 +37,6 @@ class Progress:
             return
         assert self._options.log is not None
         path = numbered(self._options.log, number)
-        if not go_on:
-            set_aside(path)
         settings, replica = self._options.settings, self.replica
         self.log = self._logs[number] = _core.RunLog(
             path, "tensorflow", settings, replica.members, replica.sampler.samples_per_epoch, warn=log.warning,

@@ -83,15 +83,14 @@ class Datasets:
         """By another object of the same data, or with other options."""
         self._select(data)
         before = data.dataset, data.options
-        known = isinstance(data.source, MapSource) and dataset is not data.dataset and data.name is None
-        ends = data.source.ends() if known and isinstance(data.source, MapSource) else None
+        known = dataset is not data.dataset and data.name is None
+        ends: Any = data.source.ends() if known else None
         self._reopen(data, dataset, options)
-        if known and any(self._hear(self._has_other_ends(data, before[1], ends))):
+        if known and any(self._hear(ends is not None and data.source.has_other_ends(ends))):
             self._reopen(data, *before)
             raise ValueError(
-                f"loader() got another {type(dataset).__name__} with {len(dataset)} samples, whose first or last one "
-                "differs from that of the one before; permitted: name= for one of them if they are different data, or "
-                "the same name= for both if they are the same"
+                f"loader() got another {type(dataset).__name__}{data.source.differs} the one before; permitted: name= for "
+                "one of them if they are different data, or the same name= for both if they are the same"
             )
 
     def _reopen(self, data: Data, dataset: Any, options: LoaderOptions) -> None:
@@ -103,13 +102,6 @@ class Datasets:
             data.source = make_source(dataset, options, self._replica, self.options, self._world)
         data.dataset, data.options = dataset, options
         self._become(data)
-
-    def _has_other_ends(self, data: Data, before: LoaderOptions, ends: Any) -> bool:
-        """Whether another dataset's first or last sample is another one than before. Samples that are another whenever
-        they are asked for say nothing, nor do batches of another kind."""
-        alike = (data.options.collate_fn is None) == (before.collate_fn is None)
-        now = data.source.ends() if alike and isinstance(data.source, MapSource) else None
-        return ends is not None and now is not None and ends[1] and now[1] and ends[0] != now[0]
 
     def _hear(self, mine: Any) -> list[Any]:
         """What everybody says. Collective, between two steps or within one."""

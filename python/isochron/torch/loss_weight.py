@@ -9,7 +9,8 @@ import torch
 
 
 class LossWeight(float):
-    """A float. torch hands products of it and a tensor to __torch_function__: a tensor of a single number is a loss."""
+    """A float, also when a number scales it. torch hands products of it and a tensor to __torch_function__: a tensor of a
+    single number is a loss."""
 
     _see: Callable[[torch.Tensor], None]
 
@@ -17,6 +18,17 @@ class LossWeight(float):
         weight = super().__new__(cls, value)
         weight._see = see
         return weight
+
+    def _scaled(self, factor: float) -> LossWeight:
+        return LossWeight(float(self) * factor, lambda loss: self._see(loss * factor))
+
+    def __mul__(self, other: Any) -> Any:
+        return self._scaled(other) if isinstance(other, (int, float)) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._scaled(1.0 / other) if isinstance(other, (int, float)) else NotImplemented
 
     def __reduce__(self) -> Any:
         return float, (float(self),)

@@ -99,6 +99,7 @@ class _Offer:
 
 class ShardSource:
     samples_per_epoch = 0  # unknown
+    differs = ", whose parts are others than those of"
 
     def __init__(
         self, shards: Shards, options: LoaderOptions, replica: Replica, job: SharedOptions, world: World
@@ -153,6 +154,12 @@ class ShardSource:
 
     def skipped_between(self, first: int, last: int) -> int:
         return 0
+
+    def ends(self) -> None:
+        """Shards with other parts are other data already (Shards.is_like)."""
+
+    def has_other_ends(self, before: Any) -> bool:
+        return False
 
     def close(self) -> None:
         self._reading.clear()

@@ -133,6 +133,15 @@ class _Chunk:
     content: Any = None
 
 
+@dataclass
+class Ends:
+    """The first and the last sample of a dataset."""
+
+    samples: Beginning
+    stays: bool  # whether they are the same when they are asked for again
+    plain: bool  # whether they are collated as PyTorch does it
+
+
 class MapSource:
     """Samples of a dataset with __getitem__ and __len__, in the order of the replica's permutation."""
 
@@ -333,17 +342,24 @@ class MapSource:
                 "`generator`; one that draws from another generator must seed it by the epoch, in set_epoch(epoch)"
             )
 
-    def ends(self) -> tuple[Beginning, bool] | None:
-        """What the first and the last sample of the dataset are, and whether they are the same when they are asked for
-        again; None: they cannot be had."""
+    @property
+    def differs(self) -> str:
+        return f" with {len(self._fetcher.dataset)} samples, whose first or last one differs from that of"
+
+    def ends(self) -> Ends | None:
+        """None: they cannot be had."""
         size = len(self._fetcher.dataset)
         try:
             four = self._pool.collect(self._pool.request(self._replica.epoch, [0, size - 1] * 2))
-            once, again = (self._fetcher.cut(four, first, first + 2) for first in (0, 2))
-            one = Beginning.of([once])
-            return one, one == Beginning.of([again])
+            once, again = (Beginning.of([self._fetcher.cut(four, first, first + 2)]) for first in (0, 2))
+            return Ends(once, once == again, self._options.collate_fn is None)
         except Exception:  # whoever trains on them will hear of it
             return None
+
+    def has_other_ends(self, before: Ends) -> bool:
+        """Samples that are another whenever they are asked for say nothing, nor do batches of another kind."""
+        now = self.ends() if before.stays and before.plain == (self._options.collate_fn is None) else None
+        return now is not None and now.stays and now.samples != before.samples
 
     def _request(self, epoch: int, positions: Sequence[int]) -> None:
         """Asks for what is not there yet of these positions."""

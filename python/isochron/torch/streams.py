@@ -82,6 +82,7 @@ class StreamSource:
     the whole stream is the price (shards.py has streams of which each reads a part)."""
 
     samples_per_epoch = 0  # unknown
+    differs = ", which begins with other samples than"
 
     def __init__(
         self, dataset: Any, options: LoaderOptions, replica: Replica, job: SharedOptions, world: World
@@ -107,6 +108,7 @@ class StreamSource:
         self._taken: list[Any] = []  # for the step under way, which may have to be dealt again
         self._ahead: deque[Any] = deque()  # read already, for later steps
         self._place = (-1, -1)  # their epoch, and the position of the first
+        self._begun: tuple[int, Beginning] | None = None  # the epoch that was begun first, and with what
 
     @property
     def steps_per_epoch(self) -> int:
@@ -173,13 +175,34 @@ class StreamSource:
 
     def _compare_beginnings(self) -> None:
         """Before the first step of an epoch, whether it is dealt for the first time or again."""
-        mine, *others = self._world.gather_objects(Beginning.of(self._taken[:CHUNK]))
+        beginning = Beginning.of(self._taken[:CHUNK])
+        self._begun = self._begun or (self._replica.epoch, beginning)
+        mine, *others = self._world.gather_objects(beginning)
         if not all(other.is_like(mine) for other in others):
             raise ValueError(
                 f"the workers' streams begin epoch {self._replica.epoch} with different samples; permitted: the same "
                 "ones in the same order on all workers, which is the whole stream, not a part of it by rank or node, "
                 "shuffled by a seed; Shards are for streams of which each worker reads a part"
             )
+
+    def ends(self) -> tuple[int, Beginning] | None:
+        """An epoch and what it begins with; None: the stream can be read once only, so that nobody may look."""
+        epoch = self._replica.epoch
+        return self._begun or (None if self._is_read_once() else (epoch, self._beginning(epoch)))
+
+    def has_other_ends(self, before: tuple[int, Beginning]) -> bool:
+        """Whether that epoch begins with other samples here. A stream that begins anew whenever it is read says
+        nothing."""
+        epoch, beginning = before
+        if self._is_read_once() or (now := self._beginning(epoch)).is_like(beginning):
+            return False
+        return now.is_like(self._beginning(epoch))
+
+    def _is_read_once(self) -> bool:
+        return iter(self._dataset) is iter(self._dataset)
+
+    def _beginning(self, epoch: int) -> Beginning:
+        return Beginning.of(islice(self._samples(epoch, processes=0), CHUNK))
 
     def plan_again(self, plan: StepPlan) -> None:
         self._plan()
@@ -191,7 +214,9 @@ class StreamSource:
         self._stream = None
 
     def _open(self) -> Iterator[Any]:
+        return islice(self._samples(self._replica.epoch, self._options.num_workers), self.position, None)
+
+    def _samples(self, epoch: int, processes: int) -> Iterator[Any]:
         if hasattr(self._dataset, "set_epoch"):
-            self._dataset.set_epoch(self._replica.epoch)
-        key = [self._seed, self._replica.epoch]
-        return islice(read_stream(self._dataset, self._options, self._options.num_workers, key), self.position, None)
+            self._dataset.set_epoch(epoch)
+        return read_stream(self._dataset, self._options, processes, [self._seed, epoch])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from isochron._core import EventRecord, RunLog, StepRecord, UpdateRecord, Worker, WorkerStep
-from isochron.log_files import numbered, set_aside
+from isochron.log_files import numbered
 from isochron.torch.options import JobOptions
 
 log = logging.getLogger("isochron")
@@ -52,8 +52,6 @@ class Trace:
             return
         options, path = self._options, self.path
         if path is not None and self._log is None:
-            if not go_on:
-                set_aside(path)
             self._log = RunLog(
                 path, "torch", options.settings, workers, samples_per_epoch, warn=log.warning, go_on=go_on
             )

@@ -31,7 +31,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from isochron.log_files import set_aside, trouble_of_writing
+from isochron.log_files import trouble_of_writing
 from isochron.torch import cluster, collectives, probe
 from isochron.torch.forecast import Forecast
 from isochron.torch.options import JobOptions
@@ -252,7 +252,6 @@ class Watch:
         forecast = Forecast(told)
         self.gain, self.sentence = forecast.gain, forecast.sentence
         if forecast.records:
-            set_aside(self._path)
             forecast.write(self._path)
             self.sentence += f" The page: isochron report {self._path}"
         print(f"isochron: {self.sentence}", file=sys.stderr, flush=True)
