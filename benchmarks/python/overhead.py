@@ -3,10 +3,10 @@
 
     torchrun --nproc-per-node 2 benchmarks/python/overhead.py --json overhead.json
 
-Both train the same network on the same pictures, with shares that the policy keeps equal, since it should find nothing to
-gain (--policy uniform leaves it no choice). Turns alternate, and so does who goes first; the
-first turn of each is thrown away. Steps should take 50 ms or more: raise --batch until they do. Besides wall time the
-CPU time of rank 0 is compared, which other work on the machine disturbs less.
+Both train the same network on the same pictures, with shares that the policy keeps equal, since it should find nothing
+to gain (--policy uniform leaves it no choice). Turns alternate, and so does who goes first; the first turn of each is
+thrown away. Steps should take 50 ms or more: raise --batch until they do. Besides wall time the CPU time of rank 0 is
+compared, which other work on the machine disturbs less.
 """
 
 import argparse
