@@ -50,14 +50,6 @@ at::Tensor mean_loss(torch::nn::Sequential& model, const Samples& samples) {
   return torch::nn::functional::cross_entropy(model->forward(samples.inputs), samples.targets);
 }
 
-at::Tensor flat(const Tensors& tensors) {
-  Tensors rows;
-  for (const at::Tensor& tensor : tensors) {
-    rows.push_back(tensor.flatten());
-  }
-  return at::cat(rows);
-}
-
 // One behind the other.
 Tensors in_one(const Tensors& tensors) {
   Tensors parts;
@@ -81,9 +73,6 @@ double gradient_error(at::ScalarType type, double weight, Compression compressio
       {.bucket_bytes = 4096, .compression = compression});
   parallel.begin_step();
   parallel.backward(mean_loss(model, my_share(all)), weight);
-  if (compression == Compression::kInt8) {  // steps are of blocks, in which several parameters may be
-    return relative_error({flat(gradients(model->parameters()))}, {flat(gradients(single->parameters()))});
-  }
   const Tensors averages = gradients(model->parameters());
   const Tensors expected = gradients(single->parameters());
   // A block of int8 may hold several tensors, and its largest number be much larger than those of one of them.

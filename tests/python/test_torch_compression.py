@@ -21,9 +21,16 @@ def test_what_rounding_owes_survives_checkpoints(pair, tmp_path):
     assert first["far"] < OWED
 
 
-def test_what_rounding_owes_survives_changes_of_members(pair):
-    for result in pair.run("small_gradients", moves=True, steps=60):
-        assert result["far"] < OWED
+def test_what_those_owe_who_stay_is_the_same_among_fewer(trio):
+    for result in trio.run("changed_members")[:2]:
+        assert result["off"] < 1e-12 < 1e-4 < result["owed"]
+
+
+def test_an_overflow_is_owed_by_nobody(pair):
+    first, second = pair.run("overflow")
+    assert first["sum"] == second["sum"]
+    assert first["scale"] == 2.0  # once
+    assert first["far"] < 2 * OWED  # what was owed when the scale was halved counts twice
 
 
 def test_int8_goes_on_with_those_who_are_left(trio):

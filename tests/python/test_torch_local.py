@@ -68,6 +68,14 @@ def test_memory_that_runs_out_within_a_round_makes_local_steps_smaller(pair):
     assert first["sum"] == second["sum"]
 
 
+def test_who_computes_in_a_long_round_hears_of_another_worker_before_its_next_local_step(pair):
+    """Without that it is evicted as late after 10 s: 16 local steps of it take 32 s."""
+    first, second = pair.run("memory_in_a_round", round_steps=16, pace=2.0, timeout=10.0)
+    assert first["complete"] and second["complete"]
+    assert first["events"] == second["events"] == {"out-of-memory"}
+    assert first["sum"] == second["sum"]
+
+
 @pytest.mark.parametrize("outer", ["average", "nesterov"])
 def test_a_checkpoint_holds_the_outer_optimizer(pair, tmp_path, outer):
     assert max(pair.run("saved_between_rounds", path=str(tmp_path / "job.pt"), outer=outer)) == 0.0

@@ -15,7 +15,7 @@ import torch_models as models
 from isochron._core import Sampler
 from isochron.torch.batch_norm import Statistics, make_exact
 from torch_async_cases import *  # noqa: F403
-from torch_compression_cases import compressed, small_gradients  # noqa: F401
+from torch_compression_cases import changed_members, compressed, overflow, small_gradients  # noqa: F401
 from torch_failure_cases import (  # noqa: F401
     late,
     lost_in_transfer,

@@ -11,6 +11,8 @@ from torch.utils.data import Dataset
 
 import isochron.torch as isochron
 import torch_models as models
+from isochron.torch.compression import Int8Average
+from isochron.torch.stopwatch import Waits
 
 SMALL = 0.003  # of a gradient whose largest number is 1: less than half of 1 / 127, so that it is rounded to 0
 
@@ -44,17 +46,15 @@ def weights_of(model):
     return torch.cat([one.detach().flatten() for one in model.parameters()])
 
 
-def small_gradients(compression="int8", steps=12, victim=None, restarts=False, spoil=None, folder=None, moves=False):
+def small_gradients(compression="int8", steps=12, victim=None, restarts=False, spoil=None, folder=None):
     """Where SGD with a rate of 1 ends, against what it should have done; perhaps with a worker that is lost, a
-    checkpoint after every step, a new group after every step, or a step that is not finite."""
+    checkpoint after every step, or a step that is not finite."""
     done, path = 0, f"{folder}/job.pt"
     while done < steps:
         job = isochron.Job(global_batch=12, policy="static", weight=1.0 + dist.get_rank(), compression=compression,
                            on_nonfinite="stop" if spoil is None else "skip")  # fmt: skip
         model = Constant()
         model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=1.0))
-        if moves and dist.get_rank() == 1:  # what the two send must not add up to whole steps of their mean
-            job.unwrap(model).gradient[1:] *= 1.5
         if done > 0:
             job.restore(path)
         for x in job.loader(Ones(12 * steps)):
@@ -66,8 +66,6 @@ def small_gradients(compression="int8", steps=12, victim=None, restarts=False, s
             optimizer.step()
             optimizer.zero_grad()
             job.finish_step()
-            for average in job._models.averages if moves else ():
-                average.follow(average.process_group)
             done = steps if job.epoch > 0 else job.step
             if restarts:
                 break
@@ -76,10 +74,43 @@ def small_gradients(compression="int8", steps=12, victim=None, restarts=False, s
         with contextlib.suppress(Exception):
             job.close()
     mine, plain = weights_of(model), Constant().gradient
-    if moves:
-        plain[1:] *= (1.0 + 2 * 1.5) / 3  # by samples
     taken = steps - (spoil is not None)
     return {"far": (mine + taken * torch.cat((plain, 2 * plain))).abs().max().item(), "sum": mine.sum().item()}
+
+
+def changed_members():
+    """What two of three workers owe together before the third leaves, and after."""
+    pair = dist.new_group([0, 1])
+    average = Int8Average(dist.group.WORLD, Waits())
+    generator = torch.Generator().manual_seed(dist.get_rank())
+    average._size = 700
+    for _ in range(3):
+        average._average(torch.randn(700, generator=generator, dtype=torch.float64))
+    if dist.get_rank() == 2:
+        return None
+    owed = average._error / 3
+    dist.all_reduce(owed, group=pair)
+    average.follow(pair)
+    average.gather()
+    return {"owed": owed.abs().max().item(), "off": (average.state_dict()["error"] - owed).abs().max().item()}
+
+
+def overflow(spoil=4, steps=12):
+    """A GradScaler leaves out a step in which one worker's gradient is infinite; all others count."""
+    job = isochron.Job(global_batch=12, policy="static", weight=1.0 + dist.get_rank(), compression="int8")
+    model = Constant()
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=1000)
+    model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=1.0))
+    for x in job.loader(Ones(12 * steps)):
+        loss = model(x).mean()
+        job.backward(loss * float("inf") if job.step == spoil and job.rank == 1 else loss, scaler=scaler)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    job.close()
+    mine, plain = weights_of(model), Constant().gradient
+    far = (mine + (steps - 1) * torch.cat((plain, 2 * plain))).abs().max().item()
+    return {"far": far, "scale": scaler.get_scale(), "sum": mine.sum().item()}
 
 
 def compressed(compression, even=False, weighting="exact", steps=12):

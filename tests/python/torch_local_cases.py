@@ -159,14 +159,17 @@ def lost_in_a_round(how, victim=1, when=1, batch=1, round_steps=3, steps=9, mome
             "events": [(event.event, event.worker) for event in events], "counted": counted}  # fmt: skip
 
 
-def memory_in_a_round(holds=6):
-    """Rank 1 holds no more than so many samples at a time; it begins with 12."""
+def memory_in_a_round(holds=6, round_steps=4, pace=0.0, timeout=300.0):
+    """Rank 1 holds no more than so many samples at a time; it begins with 12. Until it says so, rank 0 takes `pace`
+    seconds for each of its local steps."""
     events, me = [], dist.get_rank()
-    job = make_job(1.0, events, round_steps=4)
+    job = make_job(1.0, events, round_steps=round_steps, timeout=timeout)
     model = models.make("gpt2")
     model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=0.05))
     largest = []
     for x, y in job.loader(models.Text(size=BATCH * 16)):
+        if me == 0 and not events:
+            time.sleep(pace)
 
         def loss(x=x, y=y):
             if me == 1 and len(x) > holds:

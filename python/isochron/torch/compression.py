@@ -2,15 +2,16 @@
 
 Losses are weighted before backward, so a plain average over the workers is that of the global batch, compressed or not.
 
-int8 with error feedback. With gradients g_k, errors e_k and the error s of one's own part, all cut into K parts and
-those into blocks of 256 numbers, each with its largest as a scale:
-  a) worker k sends every part of q(g_k + e_k) to its owner, and e_k = g_k + e_k - q(g_k + e_k);
-  b) the owner of a part sends q(m + s) of the mean m of what it got to all, and s = m + s - q(m + s).
+int8 with error feedback, as natively (isochron/engine/comm_hook.h). With gradients g_k and errors e_k, cut into K parts
+and those into blocks of 256 numbers, each with its largest as a scale:
+  a) worker k sends every part of q(g_k + e_k) to its owner, its own part exactly; e_k = g_k + e_k - q(g_k + e_k);
+  b) the owner of a part sends q(m) of the mean m of what it got to all, and owes K (m - q(m)) of that part.
 So each number travels twice as a byte, in place of twice as four, and what rounding loses comes with the next step
 (Seide et al. 2014; Tang et al. 2021 for the two stages). All decode the same bytes: replicas stay equal bit by bit.
 
-The exchange begins when all gradients are there. Errors are kept by parameter, not by DDP's buckets, so that they stay
-when buckets or members change: who is left keeps its own, and that of its part. A checkpoint has their mean.
+The exchange begins when all gradients are there. What is owed is the mean of the errors. They are kept by parameter, not
+by DDP's buckets, so that they stay when buckets or members change. They are of the loss that was differentiated: when a
+GradScaler changes its scale, what is owed at that moment counts by the old one.
 """
 
 from __future__ import annotations
@@ -68,14 +69,13 @@ class Int8Average:
 
     def __init__(self, group: dist.ProcessGroup, waits: Waits) -> None:
         self.process_group: dist.ProcessGroup | None = group
+        self._members = dist.get_world_size(group)
         self._waits = waits
         self._places: dict[torch.Tensor, int] = {}  # where a parameter's numbers begin
         self._size = 0
         self._buckets: list[tuple[dist.GradBucket, torch.futures.Future[torch.Tensor]]] = []
-        self._error: torch.Tensor | None = None  # of this worker
-        self._part_error: torch.Tensor | None = None  # of the part that it owns
-        self._before: tuple[torch.Tensor | None, torch.Tensor | None] = None, None
-        self._rank = 0  # in the last exchange
+        self._error: torch.Tensor | None = None
+        self._before: torch.Tensor | None = None
         self._mean: torch.Tensor | None = None
 
     # A step.
@@ -109,21 +109,22 @@ class Int8Average:
         return flat
 
     def _average(self, flat: torch.Tensor) -> torch.Tensor:
-        workers, self._rank = dist.get_world_size(self.process_group), dist.get_rank(self.process_group)
+        workers, rank = self._members, dist.get_rank(self.process_group)
         length = BLOCK * math.ceil(self._size / (BLOCK * workers))
         rows = torch.zeros(workers, length, dtype=flat.dtype, device=flat.device)
-        wanted = rows.view(-1)[: self._size]
-        wanted.copy_(flat if self._error is None else flat + self._error.to(flat))
+        rows.view(-1)[: self._size] = flat if self._error is None else flat + self._error.to(flat)
         packed, decoded = quantize(rows)
-        self._error = wanted - decoded.view(-1)[: self._size]
+        errors = rows - decoded
         parts = torch.empty_like(packed)
         with self._waits.counted():
             dist.all_to_all_single(parts, packed, group=self.process_group)
-        mine = unpack(parts, flat.dtype).mean(0, keepdim=True)
-        if self._part_error is not None:
-            mine = mine + self._part_error.to(mine)
-        packed, decoded = quantize(mine)
-        self._part_error = mine - decoded
+        received = unpack(parts, flat.dtype)
+        received[rank] = rows[rank]
+        mean = received.mean(0, keepdim=True)
+        packed, decoded = quantize(mean)
+        errors[rank] = (mean - decoded)[0] * workers
+        # Of a step without finite numbers nothing is owed: else no later one would have any.
+        self._error = errors.nan_to_num_(0.0, 0.0, 0.0).view(-1)[: self._size]
         everything = packed.new_empty((workers, packed.shape[1]))
         with self._waits.counted():
             all_gather_single(everything, packed, group=self.process_group)
@@ -132,41 +133,33 @@ class Int8Average:
     # Steps that do not happen, and members that change.
 
     def remember(self) -> None:
-        """What they are now is what undo() gives back. A step makes new ones."""
-        self._before = self._error, self._part_error
+        """What it is now is what undo() gives back. A step makes a new one."""
+        self._before = self._error
 
     def undo(self) -> None:
-        self._error, self._part_error = self._before
+        self._error = self._before
 
     def follow(self, group: dist.ProcessGroup | None) -> None:
-        """On another group parts are others: the error of one's own counts as one of this worker, of whose errors the
-        mean is taken."""
+        """Another number of workers takes the mean from now on; what those owe who stay is what they owed before."""
+        members, self._members = self._members, dist.get_world_size(group)
         self.process_group, self._buckets = group, []
-        part, self._part_error = self._part_error, None
-        if part is not None and self._error is not None:
-            owned = slice(self._rank * part.numel(), (self._rank + 1) * part.numel())
-            self._error = self._error.clone()
-            self._error[owned] += part.view(-1)[: len(self._error[owned])] * dist.get_world_size(group)
+        if self._error is not None and self._members != members:
+            self._error = self._error * (self._members / members)
 
     # As part of a checkpoint.
 
     def gather(self) -> None:
         """The mean of all errors, for state_dict(). Collective."""
-        if self._error is None or self._part_error is None:
-            return
-        workers = dist.get_world_size(self.process_group)
-        parts = self._part_error.new_empty((workers, self._part_error.numel()))
-        all_gather_single(parts, self._part_error, group=self.process_group)
-        mean = self._error / workers
-        dist.all_reduce(mean, group=self.process_group)
-        self._mean = mean + parts.view(-1)[: self._size]
+        if self._error is not None:
+            self._mean = self._error / self._members
+            dist.all_reduce(self._mean, group=self.process_group)
 
     def state_dict(self) -> dict[str, Any]:
         return {"error": self._mean}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """All workers have the mean as theirs then."""
-        self._error, self._part_error = saved["error"], None
+        self._error = saved["error"]
 
 
 def attach(model: Any, kind: str, waits: Waits) -> list[Any]:

@@ -10,7 +10,7 @@ One round of H global batches, which is a step of the replica:
      are averaged.
 
 If a worker is lost, or memory runs out, the round did not happen: everybody goes back to a), and the same samples are
-dealt again to those who are left. The state of the optimizers stays each worker's own.
+dealt again to those who are left. Who still computes hears of it before its next local step. The state of the optimizers stays each worker's own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from isochron._core import StepPlan, StepReport
-from isochron.errors import Error, NonFiniteError
+from isochron.errors import Error, NonFiniteError, PeerError
 from isochron.torch.finite import all_finite
 from isochron.torch.job import Job
 from isochron.torch.micro_batches import Division
@@ -151,6 +151,11 @@ class LocalJob(Job):
             assert self._round is not None
             if not self._round.parts:  # this worker has no samples of it
                 self._end_round()
+                continue
+            try:
+                self._world.look_after_others()
+            except PeerError as error:
+                self._recover(error)
                 continue
             try:
                 return (self._take_part(self._round),)

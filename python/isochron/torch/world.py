@@ -15,6 +15,7 @@ import logging
 import os
 import pickle
 import re
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -46,6 +47,7 @@ FORMING_SECONDS = 15.0  # for new groups: all who are to be in them are here, so
 MOST_FORMINGS = 20
 MOST_GROUPS = 4  # that a worker makes in a generation
 ROLL_CALL_SECONDS = 10.0  # others notice a time-out later than we do by as much as they were behind
+LOOK_SECONDS = 1.0  # between two looks at the others, by who computes for long without an exchange
 DEATH_SECONDS = 5.0  # a process that dies closes its connections before anybody can see that it is dead
 
 # torch 2.13 gave these new names and warns about the old ones.
@@ -131,6 +133,7 @@ class World:
         self.me = Peer.here(0)
         self.waits = Waits(device)  # in blocking exchanges
         self._watch: Watch | None = None  # over NCCL
+        self._looked = 0.0  # at the others, between exchanges
         self.failure: BaseException | None = None  # of an exchange inside the user's code, for whoever asks later
         self.has_group = dist.is_available() and dist.is_initialized()
         if not self.has_group:
@@ -232,6 +235,17 @@ class World:
         gone = [peer for peer in self.members if peer != self.me and self._rendezvous.is_gone(peer)]
         return f"lost {names_of(gone)}" if gone else self._rendezvous.trouble()
 
+    def look_after_others(self) -> None:
+        """Between exchanges that lie far apart: who goes on computing would be waited for, and evicted as late. Raises
+        PeerError if somebody is lost or has given up."""
+        now = time.monotonic()
+        if self.size == 1 or now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        reason = self.guard("a look at the others", self._find_trouble)
+        if reason:
+            raise self.name_failure("a look at the others", RuntimeError(reason))
+
     def end_watch(self) -> None:
         if self._watch is not None:
             self._watch.close()
@@ -251,8 +265,10 @@ class World:
         """Makes everybody else fail, too, who waits for this process in one of the groups: gloo closes its connections
         when nobody holds a group any more."""
         self.end_watch()
+        if self.has_group:
+            with contextlib.suppress(RuntimeError):  # the store is gone, which whoever comes together will notice
+                self._rendezvous.tell_trouble("another worker gave up")  # before gradients are spoiled
         if self._uses_nccl:
-            self._rendezvous.tell_trouble("another worker gave up")  # before gradients are spoiled
             abort_nccl()
         groups = [group for group in (self.gradients, self.control) if group is not None]
         groups += self.sides.made if self.sides is not None else []
