@@ -27,7 +27,7 @@ def watch(phases):
         "report": (steps.Steps, ["_measure", "_send", "_gather_reports"]),
         "hooks": (stopwatch.Stopwatch, ["_note", "_end_computing", "_end_pass"]),
         "finite": (steps.Steps, ["_judge"]),
-        "undo": (parallel.Models, ["remember_buffers"]),
+        "undo": (parallel.Models, ["remember"]),
         "backward": (torch.Tensor, ["backward"]),
     }.items():
         for name in names:

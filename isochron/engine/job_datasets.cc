@@ -1,7 +1,9 @@
 #include "isochron/engine/job_datasets.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <typeinfo>
@@ -62,6 +64,27 @@ std::pair<State, std::map<std::size_t, State>> split(State saved) {
   return {std::move(saved), std::move(places)};
 }
 
+// The first and the last sample, as they are stored.
+std::vector<std::byte> ends_of(const data::Dataset& dataset) {
+  const auto bytes = static_cast<std::size_t>(dataset.shape().bytes());
+  std::vector<std::byte> ends(2 * bytes);
+  const std::int64_t labels[] = {
+      dataset.read(0, std::span(ends).first(bytes)), dataset.read(dataset.size() - 1, std::span(ends).last(bytes))};
+  const auto more = std::as_bytes(std::span(labels));
+  ends.insert(ends.end(), more.begin(), more.end());
+  return ends;
+}
+
+// A job would else go on in its place of other data.
+void require_same(const data::Dataset& known, const data::Dataset& other) {
+  if (&known != &other && !(known.shape() == other.shape() && ends_of(known) == ends_of(other))) {
+    throw std::invalid_argument(
+        "loader() with a second dataset of " + std::to_string(other.size()) +
+        " samples, whose first or last one differs from that of the first; permitted: LoaderOptions::name for one of "
+        "them, if it is other data");
+  }
+}
+
 bool is_same(const JobDatasets::Data& data, const data::Dataset& dataset, const std::string& name) {
   const data::Dataset& known = *data.dataset;
   if (data.loader.name != name || (name.empty() && typeid(known) != typeid(dataset))) {
@@ -96,6 +119,9 @@ void JobDatasets::check(const data::Dataset& dataset, const LoaderOptions& loade
 std::size_t JobDatasets::add(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) {
   const auto known = std::ranges::find_if(data_, [&](const Data& one) { return is_same(one, *dataset, loader.name); });
   if (known != data_.end()) {
+    if (loader.name.empty()) {
+      require_same(*known->dataset, *dataset);
+    }
     if (known->dataset != dataset) {
       known->dataset = dataset;
       known->source = make_source(*known);
@@ -210,7 +236,14 @@ void JobDatasets::change_places(const State& saved, const Change& change) {
   if (!data_.empty()) {
     select(0);
   }
-  change(replicas);
+  try {
+    change(replicas);
+  } catch (...) {
+    if (!data_.empty()) {
+      select(present);
+    }
+    throw;
+  }
   saved_places_ = std::move(places);
   for (std::size_t number = 1; number < data_.size(); ++number) {
     const auto place = saved_places_.extract(number);

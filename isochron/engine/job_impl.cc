@@ -172,6 +172,7 @@ bool Job::Impl::begin_step(Batch& batch) {
       recovery_.admit();
       continue;
     }
+    const std::int64_t step = replica_.step();
     try {
       if (std::optional<Batch> next = steps_->begin()) {
         batch = std::move(*next);
@@ -181,6 +182,10 @@ bool Job::Impl::begin_step(Batch& batch) {
       recovery_.recover_from(std::current_exception());
     }
     finish_step();
+    if (replica_.step() > step && datasets_.present().loader.empty_rounds) {
+      batch = {};
+      return true;
+    }
   }
   return false;
 }
@@ -287,17 +292,22 @@ std::vector<double> Job::Impl::sum(const std::vector<double>& values) {
 void Job::Impl::save(const std::filesystem::path& path) {
   require(model_->prepared(), "save() before prepare()");
   finish_step();
+  require_no_round("save()");
+  checkpoints_.save(path);
+}
+
+void Job::Impl::require_no_round(const std::string& call) const {
   if (const std::int64_t done = steps_->local_step(); done > 0) {
     throw std::logic_error(
-        "save() within a round, after " + std::to_string(done) + " of " + std::to_string(steps_->round_steps()) +
+        call + " within a round, after " + std::to_string(done) + " of " + std::to_string(steps_->round_steps()) +
         " local steps; permitted: between two rounds, as behind a loop");
   }
-  checkpoints_.save(path);
 }
 
 void Job::Impl::restore(const std::filesystem::path& path) {
   require(model_->prepared(), "restore() before prepare()");
   finish_step();
+  require_no_round("restore()");
   checkpoints_.restore(path);
   steps_->begin_loop();
 }

@@ -61,6 +61,7 @@ class Job::Impl final : public Job::Driver {
   Impl(JobOptions options, std::unique_ptr<Admission> admission);
 
   bool joined();
+  void require_no_round(const std::string& call) const;
   // It is this dataset's turn.
   void select(std::size_t data);
   // Whether the optimizer is to take the step.

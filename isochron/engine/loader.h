@@ -39,6 +39,10 @@ struct LoaderOptions {
   Collation collation = Collation::kPacked;
   // Tells two datasets of one kind and size apart, which count as the same data otherwise.
   std::string name;
+  // With sync kLocal a worker may have no samples of a round. Its loop never sees that one; with this it gets an empty
+  // batch (data is undefined, there is nothing to compute) once such a round is over, so that all loops may do what is
+  // for all workers after the same rounds.
+  bool empty_rounds = false;
 };
 
 class Epochs;

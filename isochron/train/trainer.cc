@@ -63,7 +63,7 @@ DatasetPointer open(const Options& options, Split split) {
 }
 
 LoaderOptions loading(const Options& options, const data::Dataset& dataset, Split split) {
-  LoaderOptions loader{.collation = options.collate};
+  LoaderOptions loader{.collation = options.collate, .empty_rounds = true};
   loader.cost = options.cost == "count" ? std::nullopt : std::optional(parse_length_cost("cost", options.cost));
   if (is_images(dataset)) {
     loader.augment = data::customary_augmentation(options.dataset, split);
@@ -138,6 +138,10 @@ class Trainer::State {
       return iterate();
     }
     while (begin_step()) {
+      if (!at_->data.defined()) {  // a round of which this worker had no samples
+        save_if_due(planned_);
+        return true;
+      }
       const std::int64_t wanted = job_.step();
       const std::int64_t before = steps_done() - job_.local_step();
       const bool happened = job_.backward(*at_, [this](const at::Tensor& data, const at::Tensor& target) {
@@ -309,8 +313,8 @@ class Trainer::State {
     if (steps_done() >= total_steps_ || job_.stopping()) {
       return false;
     }
-    const std::int64_t planned = steps_done();
-    publish_step(planned);
+    planned_ = steps_done();
+    publish_step(planned_);
     set_learning_rate(*optimizer_, learning_rate());
     if (at_ != std::default_sentinel) {
       ++at_;
@@ -321,7 +325,7 @@ class Trainer::State {
       at_ = job_.loader(train_, loading(options_, *train_, split)).begin();
     }
     note_membership();
-    if (steps_done() != planned) {  // this worker has joined, or got the state of another
+    if (steps_done() != planned_) {  // this worker has joined, or got the state of another
       set_learning_rate(*optimizer_, learning_rate() * job_.decision().learning_rate_factor);
     }
     return at_ != std::default_sentinel;
@@ -517,6 +521,7 @@ class Trainer::State {
   const DecayOptions decay_;
   Job job_;
   Loader::Iterator at_;
+  std::int64_t planned_ = 0;  // steps_done() before at_
   std::int64_t barrier_at_ = -1;
   bool member_ = false;                    // the launcher knows that this worker takes part
   std::optional<io::StepFile> step_file_;  // the first worker's, if the launcher wants to know

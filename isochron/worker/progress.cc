@@ -45,25 +45,26 @@ std::size_t terminal_columns() {
 std::string progress_text(const ShownStep& record, const RunLength& length, double step_seconds) {
   const auto samples =
       static_cast<double>(std::accumulate(record.batch_sizes.begin(), record.batch_sizes.end(), std::int64_t{0}));
-  const std::int64_t done = record.step + 1;
+  const std::int64_t done = record.step + record.steps;
   const std::int64_t epochs = (length.total_steps + length.steps_per_epoch - 1) / length.steps_per_epoch;
   return "epoch " + std::to_string(record.step / length.steps_per_epoch + 1) + "/" + std::to_string(epochs) +
          "  step " + std::to_string(done) + "/" + std::to_string(length.total_steps) + "  loss " +
-         fixed(record.loss, 4) + "  " + fixed(samples / step_seconds, 0) + " samples/s  batches" +
-         batch_text(record.batch_sizes) + "  ETA " +
+         fixed(record.loss, 4) + "  " + fixed(samples / static_cast<double>(record.steps) / step_seconds, 0) +
+         " samples/s  batches" + batch_text(record.batch_sizes) + "  ETA " +
          clock_text(static_cast<double>(length.total_steps - done) * step_seconds);
 }
 
 void Progress::show(const ShownStep& record) {
   constexpr double kWeightOfNew = 0.1;
-  step_seconds_ += (step_seconds_ > 0.0 ? kWeightOfNew : 1.0) * (record.seconds - step_seconds_);
+  const double seconds = record.seconds / static_cast<double>(record.steps);
+  step_seconds_ += (step_seconds_ > 0.0 ? kWeightOfNew : 1.0) * (seconds - step_seconds_);
   if (style_ == ProgressStyle::kOff) {
     return;
   }
   const bool rewrite = style_ == ProgressStyle::kLine;
   const auto interval = rewrite ? std::chrono::milliseconds(100) : std::chrono::milliseconds(10'000);
   const auto now = Clock::now();
-  if (now - shown_at_ < interval && record.step + 1 != length_.total_steps) {
+  if (now - shown_at_ < interval && record.step + record.steps != length_.total_steps) {
     return;
   }
   shown_at_ = now;

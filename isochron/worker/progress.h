@@ -23,6 +23,7 @@ struct RunLength {
 /// What is shown of a step.
 struct ShownStep {
   std::int64_t step = 0;
+  std::int64_t steps = 1;  // of a round; `step` is its first
   double seconds = 0.0;
   double loss = 0.0;
   std::vector<std::int64_t> batch_sizes;

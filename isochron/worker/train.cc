@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -125,6 +126,10 @@ class Reporter {
     for (const WorkerStep& worker : record.workers) {
       step.batch_sizes.push_back(worker.batch);
     }
+    if (in_rounds_) {
+      const std::int64_t samples = std::accumulate(step.batch_sizes.begin(), step.batch_sizes.end(), std::int64_t{0});
+      step.steps = (samples + global_batch_ - 1) / global_batch_;
+    }
     return step;
   }
 
@@ -214,7 +219,7 @@ class Run {
       }
       throw CLI::RuntimeError(EXIT_FAILURE);
     }
-    io::note_worker_phase(io::WorkerPhase::kEnded);  // before the others are let go, which may take a while
+    note_end();
     return job.stop_signal();
   }
 
@@ -374,6 +379,15 @@ class Run {
             " steps" + where);
       }
       first->finish(results_, details());
+    }
+  }
+
+  /// For the launcher alone: a run that has come to its end does not fail by it.
+  static void note_end() {
+    try {
+      io::note_worker_phase(io::WorkerPhase::kEnded);  // before the others are let go, which may take a while
+    } catch (const Error& error) {
+      complain_line(error.what());
     }
   }
 

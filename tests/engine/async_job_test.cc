@@ -296,6 +296,27 @@ TEST(AsyncJobTest, EverySampleIsUsedOnceAndAllEndWithTheSameModel) {
   EXPECT_EQ(job.batch_sizes().size(), 4U);
 }
 
+TEST(AsyncJobTest, ALoaderThatIsIteratedAgainGivesTheNextEpoch) {
+  const auto dataset = images(200);
+  auto model = make_model();
+  auto optimizer = make_optimizer(Rule::kMomentum, model);
+  Job job(options_for(Sync::kAsp));
+  job.prepare(*model, *optimizer);
+  Loader loader = job.loader(dataset);
+  std::vector<std::int64_t> epochs;
+  for (const auto epoch : loader.epochs(3)) {
+    epochs.push_back(epoch);
+    for (const auto& [x, y] : loader) {
+      job.backward(loss_of(model, x, y));
+      optimizer->step();
+      optimizer->zero_grad();
+    }
+    EXPECT_TRUE(job.ledger().complete());
+    ASSERT_LE(epochs.size(), 3U);
+  }
+  EXPECT_EQ(epochs, (std::vector<std::int64_t>{0, 1, 2}));
+}
+
 TEST(AsyncJobTest, MeetsWhereItIsTold) {
   auto model = make_model();
   auto optimizer = make_optimizer(Rule::kAdam, model);

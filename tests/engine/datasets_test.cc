@@ -25,14 +25,15 @@ constexpr std::int64_t kDataBatch = 24;
 constexpr std::uint64_t kDataSeed = 5;
 
 // Of 120 samples: five steps; of 130: six, the last of which is short.
-std::shared_ptr<data::Dataset> pictures_of(std::int64_t samples) {
+std::shared_ptr<data::Dataset> pictures_of(std::int64_t samples, std::uint64_t stream = 0) {
   return data::synthetic_images(
       {.samples = samples,
        .classes = 4,
        .channels = 1,
        .height = 4,
        .width = 4,
-       .seed = static_cast<std::uint64_t>(samples)});
+       .seed = static_cast<std::uint64_t>(samples),
+       .stream = stream});
 }
 
 torch::nn::Sequential data_model() {
@@ -242,6 +243,18 @@ TEST(DatasetsTest, ANewObjectOfTheSameDataIsTheSameUnlessItsNameIsAnother) {
   EXPECT_THAT(
       [&] { training.job.loader(pictures_of(130), {.name = "other"}); },
       ThrowsMessage<std::invalid_argument>(HasSubstr("permitted: what it was before, 120")));
+}
+
+TEST(DatasetsTest, OtherDataOfTheSameKindAndSizeNeedsAName) {
+  Training training;
+  training.loop(training.job.loader(pictures_of(120)));
+  EXPECT_THAT(
+      [&] { training.job.loader(pictures_of(120, 1)); },
+      ThrowsMessage<std::invalid_argument>(HasSubstr("whose first or last one differs from that of the first")));
+  Loader named = training.job.loader(pictures_of(120, 1), {.name = "other"});
+  EXPECT_EQ(*named.epochs(1).begin(), 0);
+  training.loop(named);
+  EXPECT_EQ(training.job.step(), 10);
 }
 
 TEST(DatasetsTest, TwoWithinAStepAreRefusedAndSoAreTwoOfLocalRounds) {

@@ -211,6 +211,26 @@ TEST_F(TrainerTest, GoesInRoundsCountsGlobalBatchesAndSavesWhereRoundsEnd) {
   EXPECT_FALSE(trainer.step());
 }
 
+TEST_F(TrainerTest, AWorkerWithoutSamplesOfARoundSavesAndEvaluatesWithTheOthers) {
+  Options options = saving("short");
+  options.train_samples = 61;  // two steps of 30, and one of a sample that one of three workers gets
+  options.job.sync = Sync::kLocal;
+  options.job.rounds.steps = 2;
+  options.epochs = 2;
+  std::vector<std::int64_t> ends;
+  Trainer trainer(options);
+  while (trainer.step()) {
+    ends.push_back(trainer.steps_done());
+    EXPECT_GT(trainer.evaluate().loss, 0.0);
+  }
+  EXPECT_THAT(ends, ElementsAre(2, 3, 5, 6));
+  EXPECT_TRUE(trainer.job().ledger().complete());
+  if (world_rank() == 0) {
+    EXPECT_THAT(files("short"), ElementsAre("step-000000003.ckpt", "step-000000006.ckpt"));
+  }
+  trainer.job().barrier();
+}
+
 TEST_F(TrainerTest, StopsEverywhereAtTheSameStepAndSaves) {
   Trainer trainer(saving("a"));
   train(trainer, 1);

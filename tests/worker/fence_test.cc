@@ -1,6 +1,7 @@
 #include "isochron/worker/fence.h"
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -52,6 +53,13 @@ TEST_F(FenceTest, IsKilledWithWhatItHasStartedIfItDoesNotEnd) {
     std::this_thread::sleep_for(10ms);
   }
   EXPECT_FALSE(is_there());
+}
+
+TEST_F(FenceTest, DoesNotCountWhereNobodyLearnsHowItEnded) {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  EXPECT_FALSE(run_fence("exit 0", peer_));
+  std::signal(SIGCHLD, before);
+  EXPECT_TRUE(run_fence("exit 0", peer_));
 }
 
 }  // namespace

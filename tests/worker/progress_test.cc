@@ -21,6 +21,14 @@ TEST(ProgressTest, SaysHowFarAndHowFast) {
       "epoch 1/21  step 1/20001  loss 0.4321  200 samples/s  batches 12 88  ETA 2:46:40");
 }
 
+TEST(ProgressTest, CountsTheStepsOfARound) {
+  // Steps 100 to 119 took 0.5 s each; a step has 2000 / 20 samples, and 180 are left.
+  const ShownStep round{.step = 100, .steps = 20, .seconds = 10.0, .loss = 0.43214, .batch_sizes = {240, 1760}};
+  EXPECT_EQ(
+      progress_text(round, {.total_steps = 300, .steps_per_epoch = 100}, 0.5),
+      "epoch 2/3  step 120/300  loss 0.4321  200 samples/s  batches 240 1760  ETA 1:30");
+}
+
 TEST(ProgressTest, LeavesOutTheBatchesOfALargeJob) {
   ShownStep large = record(0);
   large.batch_sizes.assign(9, 1);

@@ -199,7 +199,15 @@ std::size_t Job::Async::open(const std::shared_ptr<const data::Dataset>& dataset
   }
   require(dataset == dataset_, "loader() with a second dataset; an asynchronous job trains on one");
   enter();
+  loop_is_new_ = true;
   return 0;
+}
+
+void Job::Async::begin_loop(std::size_t /*data*/) {
+  if (!loop_is_new_ && phase() == Phase::kBarrier) {  // a loader that is iterated again
+    enter();
+  }
+  loop_is_new_ = false;
 }
 
 void Job::Async::enter() {

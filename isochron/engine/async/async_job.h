@@ -42,7 +42,7 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
 
   void prepare(const Models& models, const Optimizers& optimizers) override;
   std::size_t open(const std::shared_ptr<const data::Dataset>& dataset, const LoaderOptions& loader) override;
-  void begin_loop(std::size_t /*data*/) override {}
+  void begin_loop(std::size_t data) override;
   std::int64_t epoch_of(std::size_t /*data*/) const override { return status().epoch; }
   void end_epoch() override { require(false, "end_epoch() of an asynchronous job; permitted: barrier_at()"); }
   bool begin_step(Batch& batch) override;
@@ -139,6 +139,7 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   std::unique_ptr<BatchSource> source_;
   server::DataPosition place_;  // until the session has it
   std::int64_t barrier_at_ = -1;
+  bool loop_is_new_ = false;  // open() has entered what the loop goes through
   KnownSizes known_sizes_{options_.device.is_cpu()};
   std::chrono::steady_clock::time_point started_;  // was told to begin
   double cpu_started_ = 0.0;

@@ -110,7 +110,7 @@ StepVerdict LocalSteps::backward(const at::Tensor& loss, const BackwardPass& pas
   by_value_ = true;
   require_whole(part_size());
   LocalModel::add_gradient(loss, 1.0);
-  return take(loss.item<double>());
+  return take(loss.detach());
 }
 
 StepVerdict LocalSteps::backward(const Batch& batch, const Job::LossOf& loss_of, const BackwardPass& pass) {
@@ -119,19 +119,20 @@ StepVerdict LocalSteps::backward(const Batch& batch, const Job::LossOf& loss_of,
   by_function_ = true;
   const std::int64_t samples = batch.data.size(0);
   const std::int64_t most = replica_.chunk_size() > 0 ? replica_.chunk_size() : samples;
-  double mean = 0.0;
+  at::Tensor mean = at::zeros({}, batch.data.options().dtype(at::kDouble));
   for (std::int64_t first = 0; first < samples; first += most) {
     const std::int64_t size = std::min(most, samples - first);
     const double share = static_cast<double>(size) / static_cast<double>(samples);
     const at::Tensor loss = loss_of(batch.data.narrow(0, first, size), batch.target.narrow(0, first, size));
     LocalModel::add_gradient(loss, share);
-    mean += share * loss.item<double>();
+    mean += share * loss.detach();
   }
   return take(mean);
 }
 
-StepVerdict LocalSteps::take(double mean_loss) {
-  round_->loss += mean_loss * static_cast<double>(part_size());
+StepVerdict LocalSteps::take(const at::Tensor& mean_loss) {
+  const at::Tensor sum = mean_loss.to(at::kDouble) * part_size();
+  round_->loss = round_->loss.defined() ? round_->loss + sum : sum;
   stage_ = Stage::kTaken;
   return {};
 }
@@ -156,7 +157,7 @@ StepReport LocalSteps::measure_round() {
   StepReport measured = clock_.measure({});
   const auto samples = static_cast<double>(replica_.plan_under_way().mine.size());
   measured.items = samples;
-  measured.loss = samples > 0.0 ? round_->loss / samples : 0.0;
+  measured.loss = round_->loss.defined() ? round_->loss.item<double>() / samples : 0.0;
   measured.finite = finite;
   measured.exchange = exchange_seconds_;
   say_rest(measured);

@@ -50,7 +50,7 @@ class LocalSteps final : public Steps {
   struct Round {
     std::vector<Interval> parts;  // positions of the local batches
     std::size_t done = 0;         // local steps
-    double loss = 0.0;            // summed over samples
+    at::Tensor loss;              // summed over samples; read at the end, since a GPU would have to be waited for
   };
 
   // Global batches of all epochs that are used.
@@ -59,7 +59,7 @@ class LocalSteps final : public Steps {
   Batch take_part();
   // This worker's samples of the local step under way.
   std::int64_t part_size() const { return round_->parts[round_->done].size(); }
-  StepVerdict take(double mean_loss);
+  StepVerdict take(const at::Tensor& mean_loss);
   StepReport measure_round();
   StepOutcome end_round();
   StepOutcome refuse(const std::vector<StepReport>& reports);

@@ -7,8 +7,9 @@ and the gradient of its inputs is that of all workers' losses together:
 A worker without samples computes a stand-in, which is not in the statistics: (w / s) dy is all of its dx.
 Losses are scaled by b_k K / B and gradients averaged, so what remains is one batch of B.
 
-A layer costs one all-gather of 2 C + 1 numbers forward and one all-reduce of 2 C backward: over NCCL, without the
-host waiting for the GPU, if gradients go that way, else through host memory, so that workers on CPUs and GPUs mix.
+A layer costs an exchange of 2 C + 1 numbers forward and one of 2 C backward: over NCCL, without the host waiting for the
+GPU, if gradients go that way, else through host memory, so that workers on CPUs and GPUs mix, from everybody to everybody
+in one hop.
 Over NCCL the kernels of torch's own SyncBatchNorm do the arithmetic, which read and write an input in its own precision
 and layout and weigh every worker's statistics by its count.
 All workers must run the same layers in the same order. A lost worker does not show in the model's code: from then on
@@ -71,11 +72,12 @@ class Statistics:
 
     def add(self, sums: torch.Tensor, wide: bool = True) -> torch.Tensor:
         """Over all workers; in double precision if `wide`, else in place."""
-        total = self.world.where_exchanged(sums.double()) if wide else sums
+        if wide:  # added up in the same order everywhere
+            return self.gather(self.world.where_exchanged(sums.double())).sum(0).to(sums)
         with self.world.kept_failure():
             if self.world.failure is None:
-                self.world.reduce(total)
-        return total.to(sums)
+                self.world.reduce(sums)
+        return sums
 
 
 def _per_channel(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

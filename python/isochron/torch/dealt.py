@@ -34,15 +34,14 @@ class DealtSource(MapSource):
         share = super().take()
         assert share is not None
         plan = share.plan
-        items = 0.0 if share.stand_in else self._items_of(plan.epoch, self._positions(plan, self._replica.rank))
+        items = 0.0 if share.stand_in else self._items_of(plan.epoch, plan.positions(self._replica.rank))
         if self._options.count is None:
             return replace(share, items=items)
-        shares = [self._positions(plan, rank) for rank in range(len(plan.slices))]
-        everybody = [position for positions in shares for position in positions]
+        everybody = [position for positions in self._positions(plan) for position in positions]
         return replace(share, items=items, all_items=self._items_of(plan.epoch, everybody))
 
-    def _positions(self, plan: StepPlan, rank: int) -> Sequence[int]:
-        return plan.positions(rank)
+    def _positions(self, plan: StepPlan) -> list[Sequence[int]]:
+        return [plan.positions(rank) for rank in range(len(plan.batches))]
 
     def _items_of(self, epoch: int, positions: Sequence[int]) -> float:
         return float(self._lengths[self._lookup_samples(epoch, self._there(epoch, positions))].sum())

@@ -418,9 +418,11 @@ class Models:
 
     # A step that fails did not happen.
 
+    @torch.no_grad()
     def remember(self) -> None:
-        for buffer, copy in self._copies:
-            copy.copy_(buffer)
+        if self._copies:
+            buffers, copies = zip(*self._copies, strict=True)
+            torch._foreach_copy_(copies, buffers)
         for state in self._followers():
             if hasattr(state, "remember"):
                 state.remember()

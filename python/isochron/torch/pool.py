@@ -47,7 +47,7 @@ class Fetcher:
             # Seeding costs more than many a sample, so it is left out until a random number is drawn.
             before = Draws()
             try:
-                samples = [self._get(index) for index in indices]
+                samples = self._get_all(indices)
             finally:
                 self._draws = before.happened()
                 if self._draws and restore:
@@ -60,6 +60,18 @@ class Fetcher:
                 if states is not None:
                     states.restore()
         return samples if self.collate_fn is not None else default_collate(samples)
+
+    def _get_all(self, indices: list[int]) -> list[Any]:
+        """All at once if the dataset can do that, as those of Hugging Face do."""
+        together = getattr(self.dataset, "__getitems__", None)
+        if together is None:
+            return [self._get(index) for index in indices]
+        try:
+            return list(together(indices))
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            return [self._get(index) for index in indices]  # which says at what sample it fails
 
     def _get(self, index: int) -> Any:
         try:

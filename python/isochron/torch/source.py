@@ -183,7 +183,7 @@ class MapSource:
         """The step that is due."""
         self.compare_orders()
         plan, rank = self._replica.plan(), self._replica.rank
-        shares = [self._there(plan.epoch, self._positions(plan, one)) for one in range(len(plan.slices))]
+        shares = [self._there(plan.epoch, positions) for positions in self._positions(plan)]
         batch = self._batch(plan.epoch, shares[rank] or self._some())
         self._drop_before(plan.epoch, plan.position + plan.step_size)
         if self._options.num_workers > 0:
@@ -192,8 +192,9 @@ class MapSource:
         counts = [len(share) for share in shares]
         return Share(plan, counts, batch, not shares[rank], skipped=self._skipped.get(plan.epoch, ()))
 
-    def _positions(self, plan: StepPlan, rank: int) -> Sequence[int]:
-        return range(*plan.slices[rank])
+    def _positions(self, plan: StepPlan) -> list[Sequence[int]]:
+        """By rank."""
+        return [range(*one) for one in plan.slices]
 
     def _foresee(self, plan: StepPlan) -> Iterator[tuple[int, Sequence[int]]]:
         """Epochs and positions of the next steps, if the split stays."""

@@ -97,28 +97,30 @@ class Trace:
     def step(self, record: StepRecord) -> None:
         if record.changed:
             log.info("step %d: batches %s, %s", record.step, record.batch_sizes, record.words or record.reason)
-        self._write(record, record.workers, "balance", record.balance)
+        self._write(record)
+        if self._board is not None:
+            self._draw(record, record.workers, "balance", record.balance)
 
     def update(self, record: UpdateRecord) -> None:
-        self._write(record, [record.worker], "staleness", record.staleness)
+        self._write(record)
+        if self._board is not None:
+            self._draw(record, [record.worker], "staleness", record.staleness)
 
-    def _write(
-        self, record: StepRecord | UpdateRecord, workers: list[WorkerStep], figure: str, value: float
-    ) -> None:
+    def _write(self, record: StepRecord | UpdateRecord) -> None:
         self._next_step = record.step + 1
         if self._log is not None:
             self._log.write(record)
         else:
             self._forget_from(record.step)
             self._recent.append(record)
-        if self._board is not None:
-            self._board.add_scalar(f"isochron/{figure}", value, record.step)
-            self._draw(record, workers)
         if self._options.on_step is not None:
             self._options.on_step(record)
 
-    def _draw(self, record: StepRecord | UpdateRecord, workers: list[WorkerStep]) -> None:
+    def _draw(
+        self, record: StepRecord | UpdateRecord, workers: list[WorkerStep], figure: str, value: float
+    ) -> None:
         scalar = self._board.add_scalar
+        scalar(f"isochron/{figure}", value, record.step)
         samples = sum(worker.batch for worker in workers)
         scalar("isochron/step_seconds", record.seconds, record.step)
         scalar("isochron/samples_per_second", samples / max(record.seconds, 1e-9), record.step)

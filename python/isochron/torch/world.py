@@ -337,9 +337,17 @@ class World:
         if self.size == 1:
             return values.unsqueeze(0)
         rows = values.new_empty((self.size, *values.shape))
-        group = self._group_for(values)
-        self._run("statistics", lambda: all_gather_single(rows, values.unsqueeze(0), group=group))
+        if values.is_cuda:
+            self._run("statistics", lambda: all_gather_single(rows, values.unsqueeze(0), group=self.gradients))
+        else:
+            self._run("statistics", lambda: self._send_to_all(rows, values))
         return rows
+
+    def _send_to_all(self, rows: torch.Tensor, values: torch.Tensor, async_op: bool = False) -> Any:
+        """A small all-gather that takes one hop. gloo's own goes round a ring, where a worker that is throttled, or has
+        no time just now, holds up what it only passes on."""
+        copies = values.expand(self.size, *values.shape).contiguous()
+        return dist.all_to_all_single(rows, copies, group=self.control, async_op=async_op)
 
     def where_exchanged(self, values: torch.Tensor) -> torch.Tensor:
         """On the GPU if statistics go over NCCL, else on the CPU."""
@@ -370,8 +378,7 @@ class World:
         if self.size == 1:
             return lambda: values.unsqueeze(0)
         rows = values.new_empty((self.size, *values.shape))
-        work = self.guard("telemetry", lambda: all_gather_single(
-            rows, values.unsqueeze(0), group=self.control, async_op=True))  # fmt: skip
+        work = self.guard("telemetry", lambda: self._send_to_all(rows, values, async_op=True))
 
         def wait() -> torch.Tensor:
             self.guard("telemetry", work.wait)
