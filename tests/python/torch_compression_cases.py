@@ -81,7 +81,7 @@ def small_gradients(compression="int8", steps=12, victim=None, restarts=False, s
 def changed_members():
     """What two of three workers owe together before the third leaves, and after."""
     pair = dist.new_group([0, 1])
-    average = Int8Average(dist.group.WORLD, Waits())
+    average = Int8Average(dist.group.WORLD, Waits(torch.device("cpu")))
     generator = torch.Generator().manual_seed(dist.get_rank())
     average._size = 700
     for _ in range(3):
