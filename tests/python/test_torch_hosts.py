@@ -1,6 +1,8 @@
 """Jobs on two hosts, as docs/hosts.md starts them by hand and by Ray."""
 
 import importlib.util
+import json
+import os
 import pathlib
 import re
 import secrets
@@ -52,6 +54,31 @@ def test_torchrun_on_each_of_two_hosts_trains_one_job(hosts, tmp_path):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1",
                 "--master-addr", "first", "--master-port", "29400", "--node-rank"]  # fmt: skip
     check(run_on_both(hosts, tmp_path, [[*launcher, node, "train.py"] for node in "01"]), ["first", "second"])
+
+
+@pytest.mark.parametrize("program", ["isochron", "python"])
+def test_mpirun_with_a_host_file_trains_one_job(hosts, tmp_path, program):
+    mpirun = pathlib.Path(sys.executable).with_name("mpirun")
+    if not mpirun.exists() or "ISOCHRON_PROGRAM" not in os.environ:
+        pytest.skip("needs an mpirun beside Python and ISOCHRON_PROGRAM")
+    hosts.write_remote(tmp_path / "remote")
+    (tmp_path / "hosts").write_text("first slots=1\nsecond slots=1\n")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    variables = ["ISOCHRON_INTERFACE=eth0", "MASTER_ADDR=first", "MASTER_PORT=29400", "PYTHONPATH", "ISOCHRON_JOB_KEY",
+                 "GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS"]  # fmt: skip
+    command = [mpirun, "--allow-run-as-root", "--hostfile", "hosts", "-n", "2", "--prtemca", "plm_ssh_agent",
+               tmp_path / "remote", *(word for name in variables for word in ("-x", name))]  # fmt: skip
+    if program == "python":
+        lines = hosts.run(0, [*command, sys.executable, tmp_path / "train.py"], cwd=tmp_path).splitlines()
+        check(lines, ["first", "second"])
+        return
+    options = ["--dataset", "synthetic", "--model", "mlp", "--global-batch", "32", "--train-samples", "320",
+               "--test-samples", "100", "--log", "run.jsonl"]  # fmt: skip
+    hosts.run(0, [*command, os.environ["ISOCHRON_PROGRAM"], "train", *options], cwd=tmp_path)
+    head, *lines = map(json.loads, (tmp_path / "run.jsonl").read_text().splitlines())
+    assert [worker["name"] for worker in head["workers"]] == ["first-0", "second-0"]
+    steps = [line for line in lines if line["type"] == "step"]
+    assert len(steps) == 10 and all(sum(step["batch_sizes"]) == 32 for step in steps)
 
 
 # The nodes of a cluster ask each other for a token; a script without the address would make a cluster of its own.

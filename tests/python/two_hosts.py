@@ -4,6 +4,7 @@ reaches the other's loopback, nor anything else; the files are the same on both.
 import contextlib
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import subprocess
@@ -74,10 +75,23 @@ class TwoHosts:
         variables = {"PYTHONPATH": f"{PACKAGE}:{os.environ.get('PYTHONPATH', '')}", "GLOO_SOCKET_IFNAME": "eth0",
                      "OMP_NUM_THREADS": "1", "ISOCHRON_JOB_KEY": "a secret of these two hosts"}  # fmt: skip
         environment = {**os.environ, **variables, **options.pop("env", {})}
-        inside = f'hostname {NAMES[host]} && mount --bind "$0" /etc/hosts && exec "$@"'
-        enter = ["nsenter", f"--net=/run/netns/{self.namespaces[host]}", "unshare", "--uts", "--mount"]
-        words = [*enter, "sh", "-c", inside, self.table, *command]
+        words = [*self._enter(host, 'exec "$@"'), self.table, *command]
         return subprocess.Popen(words, env=environment, start_new_session=True, text=True, **options)
+
+    def _enter(self, host, command):
+        """The words that run a command of the shell on the host; the first argument is the table of hosts."""
+        inside = f'hostname {NAMES[host]} && mount --bind "$0" /etc/hosts && {command}'
+        enter = ["nsenter", f"--net=/run/netns/{self.namespaces[host]}", "unshare", "--uts", "--mount"]
+        return [*enter, "sh", "-c", inside]
+
+    def write_remote(self, path):
+        """A program that takes HOST COMMAND from any of the hosts to another, in place of ssh, whose options it lacks."""
+        lines = ["#!/bin/sh", "host=$1", "shift", 'command="$*"', 'case "$host" in']
+        for host, name in enumerate(NAMES):
+            enter = shlex.join(self._enter(host, 'eval "$1"'))
+            lines.append(f'{name}) exec {enter} {self.table} "$command" ;;')
+        path.write_text("\n".join([*lines, "esac", ""]))
+        path.chmod(0o755)
 
     def run(self, host, command, timeout=300, **options):
         """What `command` wrote; it must end well."""
