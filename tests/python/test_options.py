@@ -1,5 +1,6 @@
 """The options of a job have the same names, defaults and checks on the command line, in Python and in core's table."""
 
+import ast
 import dataclasses
 import inspect
 import os
@@ -61,6 +62,24 @@ def test_what_a_job_of_pytorch_has_and_takes_is_documented():
     public = {name for name in dir(torch.Job) if not name.startswith("_")}
     wanted = public | {"device", "options"} | torch.JobOptions.EXTRAS.keys() | LoaderKeywords.__annotations__.keys()
     assert wanted - named == set()
+
+
+def test_what_a_job_of_tensorflow_has_and_takes_is_documented():
+    """The source is read, since the tests of the package have no TensorFlow."""
+    folder = ROOT / "python" / "isochron" / "tensorflow"
+    public, told = set(), set()
+    for file, name in (("job.py", "Job"), ("datasets.py", "HandsOut"), ("options.py", "TensorFlowKeywords")):
+        tree = ast.parse((folder / file).read_text())
+        made = next(one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == name)
+        members = [one for one in made.body if isinstance(one, (ast.FunctionDef, ast.AnnAssign))]
+        names = {one.name if isinstance(one, ast.FunctionDef) else one.target.id for one in members}
+        stored = [one for one in ast.walk(made) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)]
+        names |= {one.attr for one in stored if isinstance(one.value, ast.Name) and one.value.id == "self"}
+        public |= {one for one in names if not one.startswith("_")}
+        told |= {one.name for one in members if isinstance(one, ast.FunctionDef)}
+    assert {"dataset", "prepare", "summary"} <= told and {"last_loss", "log"} <= public
+    document = (ROOT / "docs" / "tensorflow.md").read_text()
+    assert public - set(re.findall(r"`(?:job\.)?(\w+)[^`\n]*`", document)) == set()
 
 
 WRONG = {
