@@ -85,7 +85,7 @@ class Loader {
 
 class Epochs {
  public:
-  // Of the dataset that is being trained on, or of the one with this number.
+  // The epochs are those of the dataset that is being trained on, or of the one with this number.
   Epochs(Job& job, std::int64_t count, std::optional<std::size_t> data = std::nullopt)
       : job_(&job), count_(count), data_(data) {}
 

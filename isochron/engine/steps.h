@@ -67,7 +67,7 @@ class Steps {
   // left to the replica.
   virtual void leave_group();
 
-  // Of a round: local steps that are done, and all. 0 and 1 in step.
+  // The local steps of a round that are done, and all that it has; 0 and 1 in step.
   virtual std::int64_t local_step() const { return 0; }
   virtual std::int64_t round_steps() const { return 1; }
 

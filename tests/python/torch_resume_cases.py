@@ -8,7 +8,7 @@ from torch_feature_cases import torchrun_variables
 
 
 class Part:
-    """Of a run: a job, and what it used."""
+    """One part of a run: a job, and what it used."""
 
     def __init__(self, folder):
         self.job = isochron.Job(global_batch=BATCH, log=f"{folder}/run.jsonl")

@@ -52,7 +52,7 @@ class IsochronCallback(Callback):
         module.log = weighted
 
     def _weight_of_logs(self, module: Any) -> float:
-        """Of the step under way, or behind the last one of the whole epoch."""
+        """The weight in the step under way, or behind the last one in the whole epoch."""
         if self.job.share_counts and module._current_fx_name != "on_train_epoch_end":
             return self.job.share_weight
         return self._mine * self.job.size / self._everybodys if self._everybodys else 1.0

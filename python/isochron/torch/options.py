@@ -21,7 +21,7 @@ class TorchKeywords(JobKeywords, total=False):
     device: torch.device | str | None
     """None: the GPU of the local rank if there is one, else the CPU."""
     backend: str | None
-    """Of torch.distributed, if the group is still to be made."""
+    """The backend of torch.distributed, if the group is still to be made."""
     elastic: bool | None
     """Survivors of a lost worker go on; None: if the launcher and the backend let them."""
     dynamic: bool

@@ -71,7 +71,7 @@ class LoaderKeywords(TypedDict, total=False):
     max_steps: int | None
     """An epoch is over after so many."""
     lengths: Any
-    """Of the samples: shares are dealt by cost (lengths.py)."""
+    """The lengths of the samples: shares are dealt by cost (lengths.py)."""
     cost: Any
     """What a sample of a length costs."""
     collate: Literal["padded", "packed"]
