@@ -163,5 +163,18 @@ TEST(RoundsTest, AMemoryCeilingIsOfALocalStep) {
   EXPECT_LT(job[1].plan().parts().front().size(), 8);
 }
 
+// Of a ceiling of 6.1 samples a round of 16 steps would have 98, and one of its steps 7 again, without end.
+TEST(RoundsTest, EveryLackOfMemoryMakesTheLocalStepsSmaller) {
+  TestJob job(local(16, 16), {{}, {}}, 1 << 20);
+  for (std::int64_t before = 9, now = 8; before > 2; before = now) {
+    (void)job[0].plan();
+    now = job[1].plan().parts().front().size();
+    ASSERT_LT(now, before);
+    ASSERT_TRUE(job[1].abandon_for_memory(false));
+    job[0].abandon();
+    (void)job.come_together({0, 1});
+  }
+}
+
 }  // namespace
 }  // namespace isochron

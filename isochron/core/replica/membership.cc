@@ -26,6 +26,11 @@ std::vector<Worker> Replica::with_ceilings() const {
       worker = rounds_ ? Rounds::in_units(std::move(worker)) : WorkShares::in_units(std::move(worker));
     }
     worker.max_batch = ceilings_.limit(worker.id, std::max<std::int64_t>(worker.min_batch, 1), worker.max_batch);
+    if (rounds_ && worker.max_batch < kNoLimit) {
+      // A part of a sample more would be a whole sample in some of the round's steps, which memory does not hold.
+      worker.max_batch -= worker.max_batch % units_per_sample_;
+      worker.max_batch = std::max({worker.max_batch, worker.min_batch, units_per_sample_});
+    }
   }
   return workers;
 }
