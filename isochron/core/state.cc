@@ -37,6 +37,10 @@ std::string unescaped(std::string_view text) {
   return result;
 }
 
+[[noreturn]] void refuse_missing(const std::string& name) {
+  throw std::invalid_argument("state field " + name + " is missing; permitted: a state that this version has saved");
+}
+
 [[noreturn]] void refuse_second(const std::string& where, const std::string& name) {
   throw std::invalid_argument(where + ": '" + name + "' is there twice; permitted: once");
 }
@@ -143,7 +147,7 @@ void StateExchange::field(std::string_view name, std::string& value) {
   }
   const auto found = source_->words.find(full);
   if (found == source_->words.end()) {
-    throw std::invalid_argument("state field " + full + " is missing");
+    refuse_missing(full);
   }
   value = found->second;
 }
@@ -156,7 +160,7 @@ void StateExchange::field(std::string_view name, std::vector<double>& values) {
   }
   const auto found = source_->numbers.find(full);
   if (found == source_->numbers.end()) {
-    throw std::invalid_argument("state field " + full + " is missing");
+    refuse_missing(full);
   }
   values = found->second;
 }

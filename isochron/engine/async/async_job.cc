@@ -448,7 +448,7 @@ void Job::Async::recover(const PeerError& error) {
 
 void Job::Async::take_up(const Settlement& settlement) {
   for (const Worker& lost : missing(members_, settlement.workers)) {
-    tell("death", lost.id, lost.name);
+    tell(Event::kDeath, lost.id, lost.name);
   }
   members_ = settlement.workers;
   peers_ = gather_peers(membership_->group());
@@ -546,10 +546,14 @@ void Job::Async::warn(const std::string& words) {
   }
 }
 
-void Job::Async::tell(const std::string& event, WorkerId worker, const std::string& words) {
+void Job::Async::tell(Event event, WorkerId worker, const std::string& words) {
   if (options_.on_event) {
     options_.on_event(
-        {.step = place().next_record, .seconds = now(), .event = event, .worker = worker, .words = words});
+        {.step = place().next_record,
+         .seconds = now(),
+         .event = std::string(to_string(event)),
+         .worker = worker,
+         .words = words});
   }
 }
 

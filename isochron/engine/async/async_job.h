@@ -24,6 +24,7 @@
 
 #include "isochron/core/replica/known_sizes.h"
 #include "isochron/core/replica/saved_replica.h"
+#include "isochron/core/trace/event.h"
 #include "isochron/engine/async/model_client.h"
 #include "isochron/engine/batch_source.h"
 #include "isochron/engine/job_driver.h"
@@ -97,7 +98,7 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   void compute(const at::Tensor& loss, double share);
   bool computed(double loss);
   SavedReplica saved();
-  void tell(const std::string& event, WorkerId worker, const std::string& words);
+  void tell(Event event, WorkerId worker, const std::string& words);
 
   // Recovery.
   WorldOptions world_options() const;
