@@ -9,9 +9,9 @@
 namespace isochron::python {
 
 void bind_options(nanobind::module_& module);   // the options of a job
-void bind_policy(nanobind::module_& module);    // who takes part, the controller, memory ceilings
+void bind_policy(nanobind::module_& module);    // who takes part, policies and what they decide
 void bind_sample(nanobind::module_& module);    // the sampler and the ledger
-void bind_dispatch(nanobind::module_& module);  // who computes what next, out of step
+void bind_dispatch(nanobind::module_& module);  // what a worker does next out of step, and where parameters lie
 void bind_gain(nanobind::module_& module);      // what a run achieved, and what its shares gain
 void bind_records(nanobind::module_& module);   // what steps leave behind, and what workers tell one another
 void bind_replica(nanobind::module_& module);   // the step protocol

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import isochron
-from isochron._core import Coordinator, IterationReport, Replica, Worker, cpu_seconds, lay_out, process_usage
+from isochron._core import Replica, Worker, cpu_seconds, lay_out, process_usage
 from isochron.options import SharedOptions
 from isochron.served.session import Owner, Session
 from isochron.served.sockets import Sockets
@@ -34,25 +34,6 @@ def test_shares_are_equal_and_cover_everything():
     chunks = [(chunk.server, chunk.strip, chunk.first, chunk.last) for chunk in layout.chunks]
     assert chunks == [(0, 0, 0, 5), (1, 0, 5, 11), (1, 1, 0, 1), (2, 1, 1, 7), (2, 2, 0, 3)]
     assert [layout.server_bytes(shard) for shard in range(3)] == [40, 52, 48]
-
-
-@pytest.mark.parametrize("warm", [True, False])
-def test_a_time_in_which_something_was_compiled_does_not_count(warm):
-    coordinator = Coordinator([Worker(0), Worker(1)], 12, bound=None)
-    coordinator.open(0, 1000, 0)
-
-    def ask(rank, sequence, **fields):
-        report = IterationReport()
-        report.sequence = sequence
-        for name, value in fields.items():
-            setattr(report, name, value)
-        ((_, assignment),) = coordinator.hear(rank, report)
-        return assignment.decision.batch_sizes
-
-    assert [ask(rank, 0) for rank in (0, 1)] == [[6, 6], [6, 6]]
-    ask(0, 1, finished=True, batch=6, seconds=9.0, warm=warm)
-    split = ask(1, 1, finished=True, batch=6, seconds=1.0, warm=warm)
-    assert split[0] < split[1] if warm else split == [6, 6]
 
 
 class Descent:
