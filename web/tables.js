@@ -108,18 +108,21 @@ function showWorkers() {
   const share = (part, whole) => (whole > 0 ? formatNumber((100 * part) / whole, 1) + " %" : kUnknown);
   const work = run.workers.reduce((sum, worker) => sum + worker.work, 0);
   const padded = run.workers.some((worker) => worker.padding > 0);
+  // This one is for a run whose workers wait in the middle of steps, so that it can be seen.
+  const within = (cell) => (run.workers.some((one) => one.inner_wait > 0.001 * one.compute) ? [cell] : []);
   // These columns are for a run whose steps are dealt by cost.
   const costs = (cells) => (work > 0 ? cells.slice(0, padded ? 2 : 1) : []);
   const head = [["worker", "word"], ["mean batch"], ["of all samples"], ...costs([["of all work"], ["padding"]]),
-                ["computing"], ["waiting"], ["communicating"], ["mean compute"], ["peak memory"], ["steps"],
-                ["kind", "word"]];
+                ["computing"], ["waiting"], ...within(["of it within steps"]), ["communicating"], ["mean compute"],
+                ["peak memory"], ["steps"], ["kind", "word"]];
   const rows = run.workers.map((worker, place) => {
     const busy = worker.compute + worker.wait + worker.exchange;
     const name = document.createElement("span");
     name.append(workerCell(worker, place, run.workers.length), worker.present ? "" : " (gone)");
     const made = row([[name, "word"], [formatNumber(worker.samples / worker.steps, 1)], [share(worker.samples, total)],
                       ...costs([[share(worker.work, work)], [share(worker.padding, worker.work)]]),
-                      [share(worker.compute, busy)], [share(worker.wait, busy)], [share(worker.exchange, busy)],
+                      [share(worker.compute, busy)], [share(worker.wait, busy)],
+                      ...within([share(worker.inner_wait, busy)]), [share(worker.exchange, busy)],
                       [formatSeconds(worker.compute / worker.steps)],
                       [worker.last.peak_memory > 0 ? share(worker.last.peak_memory, 1) : kUnknown], [formatNumber(worker.steps)],
                       [worker.kind, "word"]]);

@@ -107,6 +107,17 @@ std::string padding(const RunView& view) {
   return wasted > 0.0 ? ", padding " + grouped(100.0 * wasted / work, 1) + " %" : "";
 }
 
+/// How much of the time workers wait in the middle of steps, which no split of the batch shortens.
+std::string inner_waiting(const RunView& view) {
+  double busy = 0.0;
+  double waited = 0.0;
+  for (const WorkerTotals& worker : view.workers()) {
+    busy += worker.compute_seconds + worker.wait_seconds + worker.exchange_seconds;
+    waited += worker.inner_wait_seconds;
+  }
+  return waited > 0.001 * busy ? ", waiting within steps " + grouped(100.0 * waited / busy, 1) + " %" : "";
+}
+
 std::string progress(const RunView& view) {
   const Summary summary = view.summary();
   if (summary.steps == 0) {
@@ -129,7 +140,7 @@ std::string progress(const RunView& view) {
   if (std::isfinite(summary.accuracy)) {
     text += ", accuracy " + grouped(100.0 * summary.accuracy, 1) + " %";
   }
-  return text + padding(view);
+  return text + padding(view) + inner_waiting(view);
 }
 
 /// Short, so that a line of figures fits into 80 characters.

@@ -128,6 +128,7 @@ std::string to_json(const WorkerTotals& worker) {
       .number("samples", worker.samples)
       .number("compute", worker.compute_seconds)
       .number("wait", worker.wait_seconds)
+      .number("inner_wait", worker.inner_wait_seconds)
       .number("exchange", worker.exchange_seconds)
       .number("work", worker.work)
       .number("padding", worker.padding)

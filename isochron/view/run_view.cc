@@ -180,6 +180,7 @@ void RunView::add_workers(std::span<const WorkerStep> workers, double start, Bin
     totals.samples += static_cast<double>(worker.batch);
     totals.compute_seconds += finite(worker.compute_seconds);
     totals.wait_seconds += finite(worker.wait_seconds);
+    totals.inner_wait_seconds += finite(worker.inner_wait_seconds);
     totals.exchange_seconds += finite(worker.exchange_seconds);
     totals.work += finite(worker.work);
     totals.padding += finite(worker.padding);

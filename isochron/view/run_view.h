@@ -40,6 +40,7 @@ struct WorkerTotals {
   double samples = 0.0;
   double compute_seconds = 0.0;
   double wait_seconds = 0.0;
+  double inner_wait_seconds = 0.0;
   double exchange_seconds = 0.0;
   double work = 0.0;     // as in WorkerStep; 0: by count
   double padding = 0.0;  // that part of it

@@ -28,6 +28,7 @@ _WORKER_COLUMNS = {
     "starts": "start",
     "compute_seconds": "compute_seconds",
     "wait_seconds": "wait_seconds",
+    "inner_wait_seconds": "inner_wait_seconds",
     "exchange_seconds": "exchange_seconds",
 }
 # The columns that a frame has even if the log is older than they are, or has no such line.

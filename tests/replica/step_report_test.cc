@@ -132,7 +132,7 @@ TEST(StepReportTest, ARecordHasTheTimesOfAllWorkers) {
   EXPECT_EQ(record.learning_rate_factor, 0.5);
   EXPECT_EQ(record.reason, Reason::kProbing);
   ASSERT_EQ(record.workers.size(), 2U);
-  EXPECT_EQ(record.workers[0], (WorkerStep{4, 6, 10, 2, 2.0, 0.25}));
+  EXPECT_EQ(record.workers[0], (WorkerStep{4, 6, 10, 2, 2.0, 0.25, 0.5}));
   EXPECT_EQ(record.workers[1], (WorkerStep{7, 2, 11, 3, 0.0, 0.25}));
 }
 

@@ -61,6 +61,14 @@ TEST(FrameTest, SaysWhatPaddingWastes) {
   EXPECT_THAT(frame(view, {})[1], HasSubstr(", padding 12.5 %"));  // 125 of 1000
 }
 
+TEST(FrameTest, TellsWaitingWithinStepsApart) {
+  RunView view(header_of({"fast", "slow"}));
+  StepRecord step = step_of(0, 0.0, {60, 40}, {1.5, 2.0});
+  step.workers[0].inner_wait_seconds = 0.25;
+  view.add(step);
+  EXPECT_THAT(frame(view, {})[1], HasSubstr(", waiting within steps 6.2 %"));  // 0.25 of 2 seconds of 2 workers
+}
+
 TEST(FrameTest, FitsAnySize) {
   for (const std::size_t workers : {1U, 4U, 300U}) {
     const RunView view = view_of_workers(workers);

@@ -47,18 +47,20 @@ std::vector<Number> numbers(const json& column) {
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
-TEST(PageDataTest, AddsUpWorkAndPadding) {
+TEST(PageDataTest, AddsUpWorkPaddingAndWaitingWithinSteps) {
   RunView view(header_of({"fast", "slow"}));
   for (const std::int64_t number : {0, 1}) {
     StepRecord step = step_of(number, static_cast<double>(number), {60, 40}, {1.0, 1.0});
     step.workers[1].work = 400.0;
     step.workers[1].padding = 125.0;
+    step.workers[1].inner_wait_seconds = 0.25;
     view.add(step);
   }
   const json workers = json::parse(to_page_json(view, "mine")).at("workers");
   EXPECT_EQ(workers.at(0).at("work"), 0.0);
   EXPECT_EQ(workers.at(1).at("work"), 800.0);
   EXPECT_EQ(workers.at(1).at("padding"), 250.0);
+  EXPECT_EQ(workers.at(1).at("inner_wait"), 0.5);
 }
 
 TEST(PageDataTest, GivesThePageEveryStep) {

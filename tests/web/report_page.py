@@ -164,8 +164,8 @@ def trained_lines(policy, seconds):
     for step in range(10):
         start = step * seconds + 100.0 * (step // 5)  # the other run's turn comes after five steps
         yield {"type": "step", "step": step, "start": start, "seconds": seconds, "workers": [0],
-               "batch_sizes": [8], "starts": [start], "compute_seconds": [seconds], "wait_seconds": [0],
-               "exchange_seconds": [0], "work": [80], "padding": [20], "learning_rate_factor": 1, "changed": False,
+               "batch_sizes": [8], "starts": [start], "compute_seconds": [seconds], "wait_seconds": [0.25 * seconds],
+               "exchange_seconds": [0], "inner_wait_seconds": [0.125 * seconds], "work": [80], "padding": [20], "learning_rate_factor": 1, "changed": False,
                "reason": "kept", "loss": 2 / (step + 1)}  # fmt: skip
         if step in (4, 9):
             yield {"type": "evaluation", "step": step + 1, "seconds": start + 2 * seconds, "loss": 1 / (step + 1),
@@ -200,7 +200,9 @@ def check_learning(page):
     check(times == ["999 ms", "1.00 s", "1.00 s"], times)
     head = page.locator("#workers thead").inner_text()
     check("of all work" in head and "padding" in head, head)
-    check("25.0 %" in page.locator("#workers tbody").inner_text(), "20 of 80 are padding")
+    cells = page.locator("#workers tbody").inner_text()
+    check("25.0 %" in cells, "20 of 80 are padding")
+    check("of it within steps" in head and "10.0 %" in cells, "an eighth of 1 + a quarter")
 
 
 def check_wide(page):

@@ -187,6 +187,7 @@ StepRecord make_record(
          .compute_seconds = reports[k].seconds,
          .wait_seconds = reports[k].waited + last - end_of(reports[k]),
          .exchange_seconds = std::max(finished - last, 0.0),
+         .inner_wait_seconds = reports[k].waited,
          .usage = logged(reports[k].usage)});
   }
   return record;

@@ -61,13 +61,14 @@ struct RunHeader {
 struct WorkerStep {
   WorkerId id = 0;
   std::int64_t batch = 0;
-  double start_seconds = 0.0;     // since the start of the run
-  double compute_seconds = 0.0;   // to the last local gradient
-  double wait_seconds = 0.0;      // for the others
-  double exchange_seconds = 0.0;  // communication that did not overlap
-  MachineUsage usage;             // logged() of it
-  double work = 0.0;              // by cost: what its samples cost, such as tokens, padding included; 0: by count
-  double padding = 0.0;           // that part of it which is wasted on filling up to the longest
+  double start_seconds = 0.0;       // since the start of the run
+  double compute_seconds = 0.0;     // to the last local gradient
+  double wait_seconds = 0.0;        // for the others
+  double exchange_seconds = 0.0;    // communication that did not overlap
+  double inner_wait_seconds = 0.0;  // that part of the waiting which was within the step, as for BatchNorm's statistics
+  MachineUsage usage;               // logged() of it
+  double work = 0.0;                // by cost: what its samples cost, such as tokens, padding included; 0: by count
+  double padding = 0.0;             // that part of it which is wasted on filling up to the longest
   bool operator==(const WorkerStep&) const = default;
 };
 
@@ -103,6 +104,7 @@ inline constexpr auto kWorkerColumns = std::tuple_cat(
         WorkerColumn{"starts", "start_seconds", &WorkerStep::start_seconds},
         WorkerColumn{"compute_seconds", "compute_seconds", &WorkerStep::compute_seconds},
         WorkerColumn{"wait_seconds", "wait_seconds", &WorkerStep::wait_seconds},
+        WorkerColumn{"inner_wait_seconds", "inner_wait_seconds", &WorkerStep::inner_wait_seconds, /*optional=*/true},
         WorkerColumn{"exchange_seconds", "exchange_seconds", &WorkerStep::exchange_seconds},
     },
     kUsageColumns,
