@@ -56,6 +56,13 @@ def test_a_log_is_never_overwritten(alone, tmp_path, ledger):
         assert sum('"type":"step"' in line for line in (tmp_path / name).read_text().splitlines()) == 12
 
 
+@pytest.mark.parametrize("sync", ["bsp", "local", "asp"])
+def test_a_job_that_is_closed_leaves_no_thread_and_no_model(pair, sync):
+    """The first job of all may start threads that PyTorch keeps."""
+    for (after_one, after_two), models in pair.run(CASES + "what_stays", sync=sync):
+        assert after_two <= after_one and models == [False, False]
+
+
 @pytest.mark.parametrize("ranks", ["alone", "pair"])
 def test_a_log_that_cannot_be_written_is_refused_at_once(ranks, request, tmp_path):
     path = str(tmp_path / "none" / "run.jsonl")

@@ -532,7 +532,6 @@ class Job(Steps):
             self.finish_step()
         self._abandon()
         self._close_step()
-        self._world.end_watch()
         for hook in self._hooks:
             hook.remove()
         self._stopwatch.close()
@@ -540,6 +539,7 @@ class Job(Steps):
         self._close_datasets()
         if self._signals is not None:
             self._signals.close()
+        self._world.close()
         if self._made_group and dist.is_initialized():
             with contextlib.suppress(Exception):  # some may be gone already
                 dist.destroy_process_group()

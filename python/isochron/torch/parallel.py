@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
@@ -128,10 +129,12 @@ def _watch_arming(model: Any) -> None:
         model._isochron_armed = False
         model.register_forward_pre_hook(_arm)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    watched = weakref.ref(model)  # a hook of a parameter that held its model would keep both for ever
 
     def disarm(_: torch.Tensor) -> None:
-        if model.require_backward_grad_sync:
-            model._isochron_armed = False
+        one = watched()
+        if one is not None and one.require_backward_grad_sync:
+            one._isochron_armed = False
 
     for parameter in trained if model.find_unused_parameters else trained[:1]:
         parameter.register_post_accumulate_grad_hook(disarm)

@@ -270,13 +270,27 @@ class World:
                 self._rendezvous.tell_trouble("another worker gave up")  # before gradients are spoiled
         if self._uses_nccl:
             abort_nccl()
-        groups = [group for group in (self.gradients, self.control) if group is not None]
-        groups += self.sides.made if self.sides is not None else []
-        self.gradients = self.control = self.sides = None
+        groups = self._let_go()
         self.failure = None
         while groups:
             _destroy(groups.pop())
         gc.collect()
+
+    def _let_go(self) -> list[dist.ProcessGroup]:
+        groups = [group for group in (self.gradients, self.control) if group is not None]
+        groups += self.sides.made if self.sides is not None else []
+        self.gradients = self.control = self.sides = None
+        return groups
+
+    def close(self) -> None:
+        """Lets go of the groups that were made for this job: their threads would stay as long as the process. Later ones
+        do stay, since torch names them by how many there are, and a group of that name again would find the old one's
+        addresses; so do NCCL's, over which a GPU may still have something to do."""
+        self.end_watch()
+        if self.has_group and self._rendezvous.generation == 0 and not self._uses_nccl and self.sides is None:
+            groups = self._let_go()
+            while groups:
+                _destroy(groups.pop())
 
     def re_form(
         self,
