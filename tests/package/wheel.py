@@ -3,6 +3,7 @@
 environment of its own, without a compiler, without this tree.
 
   wheel.py own      the wheel of the Python that runs this
+  wheel.py oldest   the one of Python 3.10: needs 3.10
   wheel.py shared   the one of Python 3.12, which later ones share: needs 3.12 and 3.13
 """
 
@@ -180,25 +181,33 @@ def try_own(folder):
     stranger.watch()
 
 
-def try_shared(folder):
-    builder, later = python_of("3.12"), python_of("3.13")
-    if not (builder and later):
-        print("SKIPPED: Python 3.12 and 3.13 are not both there")
+def try_other(folder, kind, tag, versions):
+    """The wheel that the first of these versions of Python builds, installed by each of them."""
+    pythons = [python_of(version) for version in versions]
+    if None in pythons:
+        print(f"SKIPPED: Python {' and '.join(versions)}: not all are there")
         return
-    run(builder, "-m", "venv", folder / "builder")
+    run(pythons[0], "-m", "venv", folder / "builder")
     python = folder / "builder" / "bin" / "python"
     run(python, "-m", "pip", "install", "--quiet", *TOOLS)
-    wheel = pack(python, "shared", folder)
-    assert "-cp312-abi3-" in wheel.name, wheel
-    for version in (builder, later):
-        place = folder / ("builders" if version == builder else "later")
+    wheel = pack(python, kind, folder)
+    assert tag in wheel.name, wheel
+    for version, python in zip(versions, pythons, strict=True):
+        place = folder / version
         place.mkdir()
-        Stranger(version, wheel, place).check()
+        Stranger(python, wheel, place).check()
+
+
+KINDS = {
+    "own": try_own,
+    "oldest": lambda folder: try_other(folder, "oldest", "-cp310-cp310-", ["3.10"]),
+    "shared": lambda folder: try_other(folder, "shared", "-cp312-abi3-", ["3.12", "3.13"]),
+}
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        {"own": try_own, "shared": try_shared}[sys.argv[1]](pathlib.Path(folder))
+        KINDS[sys.argv[1]](pathlib.Path(folder))
 
 
 if __name__ == "__main__":
