@@ -31,7 +31,7 @@ sys.path[:0] = [str(ROOT / "python"), str(HERE)]
 
 WORLDS = {  # workers, cases; each world finds the files of those before it in ..
     "two": (2, ["save", "callbacks", "rebalances", "memory", "fit_mlp", "fit_cnn", "numbers", "own_errors", "full_log",
-                "hidden_numbers", "skipped_numbers", "mistakes", "sources"]),
+                "no_log", "hidden_numbers", "skipped_numbers", "mistakes", "sources"]),
     "fit": (2, ["fit_transformer", "unweighted", "let_go", "own_train_step", "backup", "summary", "optimizers",
                 "mixed_precision", "compiled", "fit_options", "sync_points", "first_of_a_size",
                 "save_with_a_batch_out", "earlier_version", "heartbeat_is_ours", "examples_after"]),
