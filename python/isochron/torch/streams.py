@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 from isochron._core import Replica, StepPlan, mix_key
 from isochron.lengths import as_they_arrive, learns_squares
 from isochron.options import SharedOptions
+from isochron.other_data import STREAM_DIFFERS
 from isochron.torch.beginnings import Beginning
 from isochron.torch.lengths import works_of
 from isochron.torch.pool import Draws, seed_everything
@@ -82,7 +83,7 @@ class StreamSource:
     the whole stream is the price (shards.py has streams of which each reads a part)."""
 
     samples_per_epoch = 0  # unknown
-    differs = ", which begins with other samples than"
+    differs = STREAM_DIFFERS
 
     def __init__(
         self, dataset: Any, options: LoaderOptions, replica: Replica, job: SharedOptions, world: World
