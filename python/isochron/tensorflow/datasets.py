@@ -47,7 +47,7 @@ class Data:
     def replace(self, samples: Any, lengths: Any, collate: str, source: data.Source) -> None:
         """By another object of the same data, or with other options. Raises ValueError for other samples."""
         if samples is self.samples:
-            if isinstance(source, data.StreamSource) and source is not self.source:
+            if isinstance(source, data.StreamSource) and isinstance(self.source, data.StreamSource):
                 source.follow(self.source)
         elif self.name is None and (ends := self.source.ends()) is not None and source.ends() not in (None, ends):
             raise refusal("dataset()", samples, source.differs)

@@ -25,7 +25,7 @@ class Beginning:
 
     @staticmethod
     def of(samples: Iterable[Any]) -> Beginning:
-        one, seen = Beginning(), set()
+        one, seen = Beginning(), set[int]()
         for sample in samples:
             before, one.digest = one.digest, 0
             one._add(sample)
