@@ -23,12 +23,12 @@ HEAD = '''\
 from __future__ import annotations
 
 from typing import Literal, TypedDict
-
-
-class JobKeywords(TypedDict, total=False):
-    """What isochron.torch.Job and isochron.tensorflow.Job take besides global_batch."""
-
 '''
+CLASSES = {  # with who takes the options: PyTorch, TensorFlow
+    (True, True): ("JobKeywords(TypedDict", "isochron.torch.Job and isochron.tensorflow.Job take besides global_batch"),
+    (True, False): ("TorchJobKeywords(JobKeywords", "isochron.torch.Job takes alone"),
+    (False, True): ("TensorFlowJobKeywords(JobKeywords", "isochron.tensorflow.Job takes alone"),
+}
 
 
 def python_type(row):
@@ -39,16 +39,20 @@ def python_type(row):
 
 def keywords(rows):
     lines = [HEAD]
-    for row in rows:
-        if row["name"] == "global_batch" or not (row["torch"] or row["tensorflow"]):
-            continue
-        kind = python_type(row)
-        line = f"    {row['name']}: {kind}"
-        if len(line) > 116:
-            kind = kind.removeprefix("Literal[").removesuffix("]")
-            line = f"    {row['name']}: Literal[\n        {kind}\n    ]"
-        lines.append(f'{line}\n    """{row["meaning"]}."""\n')
+    for faces, (name, meaning) in CLASSES.items():
+        lines.append(f'\n\nclass {name}, total=False):\n    """What {meaning}."""\n\n')
+        lines += [entry(row) for row in rows
+                  if (row["torch"], row["tensorflow"]) == faces and row["name"] != "global_batch"]  # fmt: skip
     return "".join(lines)
+
+
+def entry(row):
+    kind = python_type(row)
+    line = f"    {row['name']}: {kind}"
+    if len(line) > 116:
+        kind = kind.removeprefix("Literal[").removesuffix("]")
+        line = f"    {row['name']}: Literal[\n        {kind}\n    ]"
+    return f'{line}\n    """{row["meaning"]}."""\n'
 
 
 def table(rows, face):

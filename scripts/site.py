@@ -17,6 +17,7 @@ Written from the package's docstrings. What each option of a job means is in the
 ::: isochron.torch.job.Job
     options: {inherited_members: true}
 ::: isochron.keywords.JobKeywords
+::: isochron.keywords.TorchJobKeywords
 ::: isochron.torch.options.TorchKeywords
 ::: isochron.torch.source.LoaderKeywords
 ::: isochron.torch.loader.Loader
@@ -28,6 +29,7 @@ Written from the package's docstrings. What each option of a job means is in the
 ::: isochron.torch.transformers.IsochronTrainer
 ::: isochron.tensorflow.job.Job
     options: {inherited_members: true}
+::: isochron.keywords.TensorFlowJobKeywords
 ::: isochron.tensorflow.options.TensorFlowKeywords
 ::: isochron.run
 ::: isochron.plot

@@ -30,18 +30,6 @@ class JobKeywords(TypedDict, total=False):
     """asp, ssp: what an update's learning rate follows."""
     momentum_correction: bool
     """asp, ssp: less momentum, since asynchrony adds some."""
-    transport: Literal["tensorflow", "sockets"]
-    """asp, ssp: over TensorFlow's own servers, or over sockets of our own, which are faster."""
-    round_steps: int
-    """local: steps between two exchanges; 0: chosen."""
-    network_share: float
-    """local: of the time, for exchanges, if steps are chosen."""
-    outer: Literal["average", "nesterov"]
-    """local: what takes the averaged change of a round."""
-    outer_lr: float
-    """local: its learning rate; 0: 1 with average, 0.7 with nesterov."""
-    outer_momentum: float
-    """local: its momentum, with nesterov."""
     lr_rule: Literal["none", "linear", "sqrt", "legw", "adascale"]
     """How the learning rate follows the global batch."""
     reference_batch: int
@@ -60,15 +48,37 @@ class JobKeywords(TypedDict, total=False):
     """Samples it takes at most; 0: no limit."""
     granularity: int
     """It takes multiples of this."""
-    micro_batch: int
-    """Samples it computes at a time; 0: all."""
-    compression: Literal["none", "bf16", "int8"]
-    """What they travel as."""
     timeout: float
     """Seconds that a worker may keep the others waiting before it is out."""
     on_nonfinite: Literal["stop", "skip", "rollback", "ignore"]
     """When a gradient is not finite: end, leave the step out, go back to a checkpoint."""
+
+
+class TorchJobKeywords(JobKeywords, total=False):
+    """What isochron.torch.Job takes alone."""
+
+    round_steps: int
+    """local: steps between two exchanges; 0: chosen."""
+    network_share: float
+    """local: of the time, for exchanges, if steps are chosen."""
+    outer: Literal["average", "nesterov"]
+    """local: what takes the averaged change of a round."""
+    outer_lr: float
+    """local: its learning rate; 0: 1 with average, 0.7 with nesterov."""
+    outer_momentum: float
+    """local: its momentum, with nesterov."""
+    micro_batch: int
+    """Samples it computes at a time; 0: all."""
+    compression: Literal["none", "bf16", "int8"]
+    """What they travel as."""
     on_bad_sample: Literal["stop", "skip"]
     """When the dataset fails at a sample: end everywhere, or go on without it."""
     handle_signals: bool
     """SIGTERM and SIGINT end the loops of all at one step."""
+
+
+class TensorFlowJobKeywords(JobKeywords, total=False):
+    """What isochron.tensorflow.Job takes alone."""
+
+    transport: Literal["tensorflow", "sockets"]
+    """asp, ssp: over TensorFlow's own servers, or over sockets of our own, which are faster."""

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
+
+from isochron._core import RunLog
+
+log = logging.getLogger("isochron")
 
 
 def trouble_of_writing(path: str | os.PathLike[str]) -> str:
@@ -23,6 +29,15 @@ def trouble_of_writing(path: str | os.PathLike[str]) -> str:
 def refusal(path: str | os.PathLike[str] | None, trouble: str) -> ValueError:
     """What all workers raise if the first one cannot write the log."""
     return ValueError(f"log is {str(path)!r}; permitted: a file that the first worker can write ({trouble})")
+
+
+def begin(make: Callable[[], RunLog]) -> RunLog | None:
+    """The log of a run that is under way; None if it cannot be begun, which is no reason to end the run."""
+    try:
+        return make()
+    except RuntimeError as error:
+        log.warning("%s; the run goes on without a log", error)
+        return None
 
 
 def numbered(path: str | os.PathLike[str], number: int) -> Path:

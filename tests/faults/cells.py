@@ -106,6 +106,8 @@ CELLS = [
     *_cells("PyTorch without recovery", "bsp", LOSSES, ("rendezvous", *COMPUTING, "checkpoint", "evaluation"), "named"),
     *_cells("PyTorch without recovery", "bsp", LOSSES, ("leave",), "named"),
     *_cells("PyTorch without recovery", "bsp", LOSSES, ("end",), "done"),
+    # PyTorch, within a round of two local steps, or while its changes are averaged.
+    *_cells("PyTorch", "local", LOSSES, COMPUTING, "on"),
     # PyTorch, out of step: who is left goes on within an epoch; between two a lost worker ends the job.
     *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, COMPUTING, "on")),
     *(cell for sync in ("asp", "ssp") for cell in _cells(

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 import isochron.torch as isochron
+from isochron.torch.local_job import LocalModels
 from isochron.torch.trace import Trace
 from isochron.torch.world import World
 
@@ -123,14 +124,18 @@ def train(sync, phase, strike, lost, folder, timeout, bad=None, left_out=None, *
     strike("rendezvous")
     events = []
     job = isochron.Job(global_batch=BATCH, sync=sync, timeout=timeout, reseed=False, on_event=events.append,
-                       **({"staleness": 1} if sync == "ssp" else {}), **options)  # fmt: skip
+                       **{"ssp": {"staleness": 1}, "local": {"round_steps": 2}}.get(sync, {}), **options)  # fmt: skip
     model, optimizer = make()
     model, optimizer = job.prepare(model, optimizer)
     armed(strike, [(World, "re_form", "join"), (torch, "save", "checkpoint"), (Trace, "step", "record")])
+    averages = sync == "local" and phase == "reduction"  # when a round ends
+    if averages:
+        armed(strike, [(LocalModels, "average_changes", "reduction")])
     nothing, count, course = Striker(None, None), 0, []
     for x, y in job.loader(Points(bad)):
-        now = job.step == WHEN if sync == "bsp" else count == 0  # out of step a worker may get one batch only
-        here = strike if now else nothing
+        # Out of step a worker may get one batch only; in rounds it is the second local step of the second one.
+        now = job.step == WHEN if sync == "bsp" else count == (WHEN if sync == "local" else 0)
+        here = strike if now and not averages else nothing
         if now:
             lost("step")
         loss = functools.partial(loss_of, model, x, y, here)

@@ -68,7 +68,7 @@ class Run:
     losses: list = field(default_factory=list)
 
     def job(self, **options):
-        options = {"global_batch": BATCH, "on_step": self.note, "numbers": "ignore", **options}
+        options = {"global_batch": BATCH, "on_step": self.note, **options}
         self.jobs.append(isochron.Job(**options))
         return self.jobs[-1]
 

@@ -13,7 +13,7 @@ import typing
 import pytest
 
 from isochron import _core
-from isochron.keywords import JobKeywords
+from isochron.keywords import JobKeywords, TensorFlowJobKeywords, TorchJobKeywords
 from isochron.options import SharedOptions
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -42,7 +42,9 @@ def test_help_of_the_program_has_every_option_of_the_table():
 
 
 def test_typed_keywords_are_those_of_the_table():
-    assert set(typing.get_type_hints(JobKeywords)) == (names("torch") | names("tensorflow")) - {"global_batch"}
+    for one, face in ((TorchJobKeywords, "torch"), (TensorFlowJobKeywords, "tensorflow")):
+        assert set(typing.get_type_hints(one)) == names(face) - {"global_batch"}
+    assert set(typing.get_type_hints(JobKeywords)) == names("torch") & names("tensorflow") - {"global_batch"}
 
 
 def test_the_job_takes_these_keywords():

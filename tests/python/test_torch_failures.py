@@ -99,6 +99,30 @@ def test_who_takes_over_the_log_of_a_full_disk_has_the_lines_that_waited(nursery
     check_ledger(small_disk / "run.jsonl")
 
 
+def test_who_cannot_take_the_log_over_goes_on_without_it(nursery, tmp_path):
+    """The log's folder is on the lost worker's host alone."""
+    store = store_of_ones_own()
+    ranks = Ranks(nursery, 3, store.port)
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    ranks.start("torch_failure_cases:full_disk", folder=str(folder), full=-1, free=-1, killed=25, gone=True)
+    results = [ranks.result(rank) for rank in (1, 2)]
+    ranks.close()
+    assert [(one["step"], one["complete"]) for one in results] == [(40, True)] * 2
+    (trouble,) = of_the_log(results[0]["said"])
+    assert trouble.endswith("run.jsonl: No such file or directory; the run goes on without a log")
+    assert of_the_log(results[1]["said"]) == []
+
+
+def test_a_log_that_cannot_begin_is_a_warning(pair, small_disk):
+    results = pair.run("torch_failure_cases:second_log_on_a_full_disk", folder=str(small_disk))
+    assert [one["step"] for one in results] == [12] * 2
+    trouble, *_ = of_the_log(results[0]["said"])
+    assert trouble.endswith("run-2.jsonl: No space left on device; the run goes on without a log")
+    assert of_the_log(results[1]["said"]) == []
+    assert [one["step"] for one in isochron.read_run(small_disk / "run.jsonl").step_records] == [0, 1, 2, 6, 7, 8]
+
+
 def test_what_a_killed_worker_had_accumulated_is_computed_again(trio):
     trio.start("survive", how="KILL", victim=1, when=5, accumulate=2)  # the second of steps 4 and 5
     results = [trio.result(rank) for rank in (0, 2)]

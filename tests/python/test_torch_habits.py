@@ -98,7 +98,7 @@ def test_a_lost_workers_parts_are_read_by_the_others(trio, tmp_path):
 
 
 def test_hugging_face_streams_are_dealt_by_shard(pair):
-    results = pair.run(CASES + "streaming_dataset")
+    results = pair.run("torch_stream_cases:streaming_dataset")
     assert together(results) == list(range(487))
     assert results[0]["words"] == [
         "ValueError: the dataset was split by node; permitted: the whole one, which the job deals",
@@ -108,11 +108,15 @@ def test_hugging_face_streams_are_dealt_by_shard(pair):
 
 
 def test_streams_that_differ_between_workers_are_found_out(pair):
-    for words in pair.run(CASES + "unlike_streams"):
+    for rank, words in enumerate(pair.run("torch_stream_cases:unlike_streams")):
         begin = "ValueError: the workers' streams begin epoch 0 with different samples; permitted: the same ones"
         assert words[0].startswith(begin) and words[1].startswith(begin)
         assert words[2] == ""
-        assert words[3] == "ValueError: the dataset was split by node; permitted: the whole one, which the job deals"
+        cause = "a worker's stream is another one whenever it is read: it draws from a generator that nobody seeds"
+        assert words[3].startswith(f"ValueError: {cause}, and whether the samples are the same")
+        warning = f"{cause}; training goes on, with other draws on every worker and after a resume"
+        assert words[4] == "" and words[5] == ([warning] if rank == 0 else [])
+        assert words[6] == "ValueError: the dataset was split by node; permitted: the whole one, which the job deals"
 
 
 def test_what_becomes_of_a_sample_does_not_depend_on_who_reads_its_part(pair, alone):
@@ -174,6 +178,9 @@ def test_a_habitual_backward_is_answered(alone):
     assert words["loss.backward"].startswith("Error: gradients were computed without the job; call job.backward(loss)")
     assert words["nothing"] == "Error: the loader went on to the next batch before job.backward(loss)"
     assert words["count"].startswith("ValueError: count= in one of several backward() for a batch")
+    for sync in ("local", "asp"):
+        (said,) = alone.run(CASES + "habits_without_steps", sync=sync)
+        assert said == [words["loss.backward"], words["nothing"]]
 
 
 def test_a_model_that_is_not_the_wrapped_one_is_found_out(pair):
@@ -230,7 +237,7 @@ def test_another_dataset_of_the_same_class_and_length_is_found_out(pair):
 
 def test_another_stream_of_the_same_class_is_found_out(pair):
     begin = "ValueError: loader() got another PointStream, which begins with other samples than the one before"
-    for words in pair.run(CASES + "streams_of_a_class"):
+    for words in pair.run("torch_stream_cases:streams_of_a_class"):
         for number in (0, 3):
             assert words[number].startswith(begin) and "name=" in words[number], words
         assert [words[number] for number in (1, 2, 4, 5, 6, 7)] == [""] * 6, words

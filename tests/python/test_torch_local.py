@@ -1,9 +1,11 @@
 """Local rounds: what they compute, that all end where they should, and that nothing is lost."""
 
+import time
+
 import pytest
 
 from ranks import Ranks
-from test_torch_failures import check_ledger
+from test_torch_failures import check_ledger, store_of_ones_own
 
 EXACT = 1e-10
 
@@ -74,6 +76,29 @@ def test_who_computes_in_a_long_round_hears_of_another_worker_before_its_next_lo
     assert first["complete"] and second["complete"]
     assert first["events"] == second["events"] == {"out-of-memory"}
     assert first["sum"] == second["sum"]
+
+
+def test_who_computes_in_a_round_goes_on_without_a_store(nursery, tmp_path):
+    """No exchange of these needs it."""
+    store = store_of_ones_own()
+    ranks = Ranks(nursery, 2, store.port)
+    ranks.start("torch_local_cases:without_a_store", folder=str(tmp_path))
+    while not all((tmp_path / f"here.{rank}").exists() for rank in (0, 1)):
+        time.sleep(0.05)
+    del store
+    (tmp_path / "lost").touch()
+    for rank in (0, 1):
+        result = ranks.result(rank)
+        assert result["rounds"] == 3 and result["complete"]
+        (words,) = [one for one in result["said"] if "rendezvous" in one]
+        assert words.startswith("nobody can be heard of before the next exchange: the workers' rendezvous is lost (")
+    ranks.close()
+
+
+def test_looks_at_the_others_take_a_small_share_of_the_time(pair):
+    """One answer of a tenth of a second is enough for ten seconds."""
+    for asked in pair.run("torch_local_cases:looked_at_others"):
+        assert len(asked) == 1 and asked[0].endswith("/trouble")
 
 
 @pytest.mark.parametrize("outer", ["average", "nesterov"])

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,20 @@ def test_a_forecast_counts_from_the_end_of_the_exchange():
     assert Forecast([said("slow", 0.4, 0.5), said("fast", 0.1, 0.5)]).gain == pytest.approx(0.42 / 0.2263, abs=0.05)
     # Unknown: the most that can be.
     assert "up to 2.3 times" in Forecast([said("slow", 0.4, None), said("fast", 0.1, None)]).sentence
+
+
+def test_a_page_that_cannot_be_written_is_a_warning(tmp_path, caplog):
+    """Whether it cannot be begun, or has no room for all of it."""
+    forecast = Forecast([said("slow", 0.4), said("fast", 0.1)])
+    assert not forecast.write(tmp_path / "none" / "page.jsonl")
+    assert "No such file or directory; the run goes on without a log" in caplog.text
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, most[1]))
+    try:
+        assert forecast.write(tmp_path / "page.jsonl")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert "lines of the log are missing: " in caplog.text
 
 
 def test_equal_workers_have_nothing_to_gain():

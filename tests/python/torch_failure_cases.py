@@ -5,6 +5,7 @@ import itertools
 import logging
 import os
 import pathlib
+import shutil
 import signal
 import time
 
@@ -264,30 +265,61 @@ def fill(filler):
             file.write(bytes(1024))
 
 
-def full_disk(folder, full, free, steps=40, killed=None):
-    """Trains while nobody can write to the log's disk from step `full` to step `free`; the first worker may be killed
-    meanwhile. How far the survivors come, and what they are warned of."""
-    me, first = dist.get_rank(), 0 if killed is None else 1  # who is there to the end
+@contextlib.contextmanager
+def listening():
+    """To what the job says in its log of messages."""
     said = []
     listener = logging.Handler()
     listener.emit = lambda record: said.append(record.getMessage())
     logging.getLogger("isochron").addHandler(listener)
+    yield said
+    logging.getLogger("isochron").removeHandler(listener)
+
+
+def full_disk(folder, full, free, steps=40, killed=None, gone=False):
+    """Trains while nobody can write to the log's disk from step `full` to step `free`; the first worker may be killed
+    meanwhile, and the log's folder be gone then. How far the survivors come, and what they are warned of."""
+    me, first = dist.get_rank(), 0 if killed is None else 1  # who is there to the end
     filler = pathlib.Path(folder) / "filler"
     job = isochron.Job(global_batch=24, policy="static", weight=1.0, reseed=False, log=f"{folder}/run.jsonl")
     model = models.make("cnn")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     model, optimizer = job.prepare(model, optimizer)
-    for x, y in job.loader(models.Images(size=24 * steps)):
-        if me == 0 and job.step == full:
-            fill(filler)
-        if me == first and job.step == free:
-            filler.unlink()
-        if me == 0 and job.step == killed:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if job.backward(lambda x=x, y=y: models.loss_of(model(x), y)):
-            optimizer.step()
-            optimizer.zero_grad()
-    step, complete = job.step, job.ledger.complete
-    job.close()
-    logging.getLogger("isochron").removeHandler(listener)
+    with listening() as said:
+        for x, y in job.loader(models.Images(size=24 * steps)):
+            if me == 0 and job.step == full:
+                fill(filler)
+            if me == first and job.step == free:
+                filler.unlink()
+            if me == 0 and job.step == killed:
+                if gone:
+                    shutil.rmtree(folder)
+                os.kill(os.getpid(), signal.SIGKILL)
+            if job.backward(lambda x=x, y=y: models.loss_of(model(x), y)):
+                optimizer.step()
+                optimizer.zero_grad()
+        step, complete = job.step, job.ledger.complete
+        job.close()
     return {"step": step, "complete": complete, "said": said}
+
+
+def second_log_on_a_full_disk(folder):
+    """A dataset after another one, whose log finds no room to begin in; then the first one again."""
+    job = isochron.Job(global_batch=24, policy="uniform", reseed=False, timeout=60.0, log=f"{folder}/run.jsonl")
+    model = models.make("cnn")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    model, optimizer = job.prepare(model, optimizer)
+    filler = pathlib.Path(folder) / "filler"
+    with listening() as said:
+        for name in ("before", "after", "before", "after"):
+            if job.step == 3 and job.rank == 0:
+                fill(filler)
+            if job.step == 6 and job.rank == 0:
+                filler.unlink()
+            for x, y in job.loader(models.Images(size=72), name=name):
+                job.backward(models.loss_of(model(x), y))
+                optimizer.step()
+                optimizer.zero_grad()
+        step = job.step
+        job.close()
+    return {"step": step, "said": said}

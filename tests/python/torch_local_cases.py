@@ -3,8 +3,10 @@
 import contextlib
 import copy
 import os
+import pathlib
 import signal
 import time
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -14,7 +16,9 @@ from torch.optim.swa_utils import AveragedModel
 import isochron.torch as isochron
 import torch_models as models
 from isochron._core import Sampler
-from torch_failure_cases import flat
+from isochron.torch import world
+from isochron.torch.sealed import SealedStore
+from torch_failure_cases import flat, listening
 
 BATCH = 24
 
@@ -239,6 +243,41 @@ def not_finite_in_a_round(on_nonfinite):
     if not error:
         job.close()
     return result
+
+
+def without_a_store(folder):
+    """The store is lost within a round, and there is a look at the others before its next local step. How far the job comes."""
+    folder = pathlib.Path(folder)
+    job = make_job(1.0, round_steps=4)
+    model = models.make("gpt2")
+    model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=0.05))
+    with mock.patch.object(world, "LOOK_SECONDS", 0.0), listening() as said:
+        for taken, (x, y) in enumerate(job.loader(models.Text(size=BATCH * 12))):
+            if taken == 5:
+                (folder / f"here.{job.rank}").touch()
+                while not (folder / "lost").exists():
+                    time.sleep(0.05)
+                job._world._next_look = 0.0  # however long the last one took
+            job.backward(models.loss_of(model(x), y))
+            optimizer.step()
+            optimizer.zero_grad()
+    return {"rounds": job.step, "complete": job.ledger.complete, "said": said}
+
+
+def looked_at_others():
+    """What a look asks the store, which is slow to answer; between two exchanges many are called for."""
+    job, asked, get = make_job(1.0), [], SealedStore.get
+
+    def slow(store, name):
+        asked.append(name)
+        time.sleep(0.1)
+        return get(store, name)
+
+    with mock.patch.object(world, "LOOK_SECONDS", 0.0), mock.patch.object(SealedStore, "get", slow):
+        for _ in range(20):
+            job._world.look_after_others()
+    job.close()
+    return asked
 
 
 def chosen_rounds(log=None):

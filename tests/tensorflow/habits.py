@@ -3,6 +3,7 @@
 import json
 
 import models
+import numpy as np
 import parity
 import tensorflow as tf
 from out_of_step import check_ledger
@@ -149,4 +150,74 @@ def fine_tuning(folder):
     return check_same(model, train_alone([(0, 0, 0, 5), (0, 1, 0, 5), (1, 0, 0, 6)]))
 
 
-CASES = {case.__name__: case for case in (early_exit, log_again, two_datasets, fine_tuning)}
+class Squares:
+    """Samples by their numbers; `noisy`: others whenever they are asked for."""
+
+    def __init__(self, first, noisy=False):
+        self._first, self._noisy = first, noisy
+
+    def __len__(self):
+        return 120
+
+    def __getitem__(self, number):
+        noise = np.random.default_rng().random() if self._noisy else 0.0
+        return np.float32((self._first + number) ** 2 + noise)
+
+
+def other_data(folder):
+    """Of the same type and size: it is found out by its ends; the same data in another object goes on."""
+    x, y = (array[:120] for array in models.images())
+    other = tuple(array[120:240] for array in models.images())
+
+    def stream(arrays):
+        return tf.data.Dataset.from_tensor_slices(arrays)
+
+    words = "name= for one of them if they are different data, or the same name= for both if they are the same"
+    at_ends = f"with 120 samples, whose first or last one differs from that of the one before; permitted: {words}"
+    make_job(min_batch=0).close()  # before anything else of TensorFlow's
+    for first, second, why in (
+        ((x, y), other, f"dataset() got another tuple {at_ends}"),
+        (Squares(0), Squares(1), f"dataset() got another Squares {at_ends}"),
+        (stream((x, y)), stream(other), f", which begins with other samples than the one before; permitted: {words}"),
+        ((x, y), (x.copy(), y.copy()), None),
+        (Squares(0), Squares(0), None),
+        (Squares(0, noisy=True), Squares(1, noisy=True), None),
+        (stream((x, y)), stream((x, y)), None),
+        (stream((x, y)).shuffle(99, seed=1), stream((x, y)).shuffle(99, seed=2), None),
+    ):
+        job = make_job(min_batch=0)
+        job.dataset(first)
+        if why is None:
+            job.dataset(second)
+            assert len(job._datasets) == 1, second
+        else:
+            raises(ValueError, why, lambda job=job, second=second: job.dataset(second))
+            job.dataset(second, name="other")
+            assert len(job._datasets) == 2, second
+        job.close()
+
+
+def other_options(folder):
+    """The same samples with other lengths or in other batches are dealt and collated as was said last, also within an
+    epoch of a pipeline."""
+    job = make_job(min_batch=0, global_batch=16)
+    samples = {"x": tf.ragged.constant([[1.0] * (1 + number % 5) for number in range(64)])}
+    assert isinstance(next(iter(job.dataset(samples, lengths="x")))["x"], tf.Tensor)
+    assert isinstance(next(iter(job.dataset(samples, lengths="x", collate="packed")))["x"], tf.RaggedTensor)
+    assert list(job._source.lengths[:6]) == [1, 2, 3, 4, 5, 1]
+    job.dataset(samples, lengths=np.ones(64), collate="packed")
+    assert list(job._source.lengths[:6]) == [1] * 6
+    job.close()
+    job = make_job(min_batch=0, global_batch=16)
+    shuffled = tf.data.Dataset.range(64).shuffle(64, seed=3)
+    first = next(iter(job.dataset(shuffled, lengths=float)))
+    again = next(iter(job.dataset(shuffled, lengths=lambda sample: 1.0)))
+    both = [sorted(value for one in job._collectives.gather(batch.numpy().tolist()) for value in one)
+            for batch in (first, again)]  # fmt: skip
+    assert both[0] == both[1], both
+    job.close()
+
+
+CASES = {
+    case.__name__: case for case in (early_exit, log_again, two_datasets, fine_tuning, other_data, other_options)
+}

@@ -31,12 +31,13 @@ sys.path[:0] = [str(ROOT / "python"), str(HERE)]
 
 WORLDS = {  # workers, cases; each world finds the files of those before it in ..
     "two": (2, ["save", "callbacks", "rebalances", "memory", "fit_mlp", "fit_cnn", "numbers", "own_errors", "full_log",
-                "hidden_numbers", "skipped_numbers", "mistakes", "sources"]),
+                "no_log", "hidden_numbers", "skipped_numbers", "mistakes", "sources"]),
     "fit": (2, ["fit_transformer", "unweighted", "let_go", "own_train_step", "backup", "summary", "optimizers",
                 "mixed_precision", "compiled", "fit_options", "sync_points", "first_of_a_size",
                 "save_with_a_batch_out", "earlier_version", "heartbeat_is_ours", "examples_after"]),
     "data": (2, ["own_pipelines", "fit_pipeline", "pipeline_resume", "pipeline_mistakes", "lengths",
-                 "lengths_pipeline", "lengths_unweighted", "early_exit", "log_again", "two_datasets", "fine_tuning"]),
+                 "lengths_pipeline", "lengths_unweighted", "early_exit", "log_again", "two_datasets", "fine_tuning",
+                 "other_data", "other_options"]),
     "three": (3, ["loop_mlp", "loop_cnn", "loop_transformer", "resume"]),
     "one": (1, ["loop_cnn", "fit_cnn", "callbacks", "resume", "rendezvous", "rendezvous_strangers",
                 "roll_call_strangers", "mistakes", "stream_source", "pipeline_mistakes", "lengths_mistakes",

@@ -28,6 +28,14 @@ def own_errors(folder):
     job.close()
 
 
+def listen():
+    said = []
+    listener = logging.Handler()
+    listener.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("isochron").addHandler(listener)
+    return said, listener
+
+
 def full_log(folder):
     """No line can be written for three steps, as on a full disk: the first worker says so, and the log does later."""
     log = folder / "full.jsonl"
@@ -37,10 +45,7 @@ def full_log(folder):
     job.prepare(model, optimizer)
     train = make_train(job, model, optimizer)
     most = resource.getrlimit(resource.RLIMIT_FSIZE)
-    said = []
-    listener = logging.Handler()
-    listener.emit = lambda record: said.append(record.getMessage())
-    logging.getLogger("isochron").addHandler(listener)
+    said, listener = listen()
     for batch in job.dataset(samples):
         if job.rank == 0 and job.step_number in (2, 5):
             room = log.stat().st_size + 8 if job.step_number == 2 else most[0]
@@ -62,4 +67,25 @@ def full_log(folder):
     assert event["event"] == "unlogged" and words in event["words"], event
 
 
-CASES = {case.__name__: case for case in (own_errors, full_log)}
+def no_log(folder):
+    """The log cannot be begun any more when the first step is done: the first worker says so once, and goes on."""
+    log = folder / "no_log" / "run.jsonl"
+    log.parent.mkdir(exist_ok=True)
+    job = make_job(log=log)
+    if job.rank == 0:
+        log.parent.rmdir()
+    model, samples = models.make("mlp")
+    optimizer = models.momentum()
+    job.prepare(model, optimizer)
+    train = make_train(job, model, optimizer)
+    said, listener = listen()
+    for batch in job.dataset(samples):
+        train(*batch)
+    assert job.epoch == 1 and job.ledger.complete, job
+    job.close()
+    logging.getLogger("isochron").removeHandler(listener)
+    words = [f"cannot write run log {log}: No such file or directory; the run goes on without a log"]
+    assert [one for one in said if "log" in one] == (words if job.rank == 0 else []), said
+
+
+CASES = {case.__name__: case for case in (own_errors, full_log, no_log)}

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from isochron.other_data import STREAM_DIFFERS, differs_at_ends
 
 _BEGINNING = 16  # samples of an epoch, by which workers know that they read the same sequence
 PADDED = "pad samples of several lengths to one, with tf.pad() and then tf.ensure_shape() in map()"
@@ -27,11 +28,37 @@ class Source(Protocol):
 
     def size(self) -> int: ...
 
+    def ends(self) -> int | None:
+        """A digest of its first and its last sample, or of how it begins. None: it says nothing, since it is another
+        one whenever it is asked for."""
+
+    @property
+    def differs(self) -> str:
+        """What is said if that of other data is another one."""
+
     def take(self, epoch: int, positions: tuple[int, int], samples: Callable[[], Sequence[int]]) -> Any:
         """The batch of the samples at `positions` of the epoch's order; `samples` gives their numbers."""
 
 
-class ArraySource:
+class Numbered:
+    """Samples by their numbers."""
+
+    def size(self) -> int:
+        raise NotImplementedError
+
+    def sample(self, number: int) -> Any:
+        raise NotImplementedError
+
+    def ends(self) -> int | None:
+        once, again = (_digest(self.sample(number) for number in (0, self.size() - 1)) for _ in range(2))
+        return once if once == again else None
+
+    @property
+    def differs(self) -> str:
+        return differs_at_ends(self.size())
+
+
+class ArraySource(Numbered):
     """Arrays or tensors, or a nest of them, whose first dimension counts the samples."""
 
     def __init__(self, arrays: Any) -> None:
@@ -51,13 +78,16 @@ class ArraySource:
     def size(self) -> int:
         return len(tf.nest.flatten(self._arrays)[0])
 
+    def sample(self, number: int) -> Any:
+        return tf.nest.map_structure(lambda array: array[number], self._arrays)
+
     def take(self, epoch: int, positions: tuple[int, int], samples: Callable[[], Sequence[int]]) -> Any:
         del epoch, positions
         numbers = np.asarray(samples(), np.int64)
         return tf.nest.map_structure(lambda array: array[numbers], self._arrays)
 
 
-class MapSource:
+class MapSource(Numbered):
     """Anything with len() and [number], such as a list of samples or a torch-style dataset."""
 
     def __init__(self, items: Any) -> None:
@@ -70,6 +100,9 @@ class MapSource:
     def size(self) -> int:
         return len(self._items)
 
+    def sample(self, number: int) -> Any:
+        return self._items[number]
+
     def take(self, epoch: int, positions: tuple[int, int], samples: Callable[[], Sequence[int]]) -> Any:
         del epoch, positions
         items = [self._items[number] for number in samples()]
@@ -81,6 +114,8 @@ class StreamSource:
     of its first iteration for epoch 0 and so on, so that a shuffle with a seed gives another order in each, also to a
     job that goes on from a checkpoint. Every worker reads all of it and keeps its share. What was read last is kept,
     `keep` samples at least, for a step that is dealt anew."""
+
+    differs = STREAM_DIFFERS
 
     def __init__(self, dataset: tf.data.Dataset, keep: int) -> None:
         self._dataset = dataset
@@ -109,6 +144,19 @@ class StreamSource:
         del samples
         items = self._items(epoch, *positions)
         return _stack(items) if items else self._empty
+
+    def ends(self) -> int | None:
+        """How it begins, where that is the same in every epoch: an order of its own says nothing of the samples."""
+        begun = list(self._beginnings.values())
+        while len(begun) < 2:
+            begun.append(_digest(itertools.islice(self._dataset.as_numpy_iterator(), _BEGINNING)))
+            self._iterations += 1
+        return begun[0] if len(set(begun)) == 1 else None
+
+    def follow(self, before: StreamSource) -> None:
+        """It is the same dataset, which has been read as far."""
+        for name in ("_reading", "_last", "_epoch", "_next", "_iterations", "_beginnings", "_told"):
+            setattr(self, name, getattr(before, name))
 
     def _items(self, epoch: int, first: int, last: int) -> list[Any]:
         """The samples at these positions of the epoch."""

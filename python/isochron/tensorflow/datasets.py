@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from isochron import _core
 from isochron import lengths as shared
+from isochron.other_data import refusal
 from isochron.tensorflow import data
 from isochron.tensorflow.sequences import PipelineSource, SequenceSource
 
@@ -32,6 +33,8 @@ class Data:
     number: int  # from 0, in the order of dataset()
     name: str | None
     samples: Any
+    lengths: Any
+    collate: str
     source: data.Source
     place: bytes | None = None  # while it is another one's turn
 
@@ -40,6 +43,15 @@ class Data:
         if name is not None or self.name is not None:
             return name == self.name
         return type(samples) is type(self.samples) and size == self.source.size()
+
+    def replace(self, samples: Any, lengths: Any, collate: str, source: data.Source) -> None:
+        """By another object of the same data, or with other options. Raises ValueError for other samples."""
+        if samples is self.samples:
+            if isinstance(source, data.StreamSource) and isinstance(self.source, data.StreamSource):
+                source.follow(self.source)
+        elif self.name is None and (ends := self.source.ends()) is not None and source.ends() not in (None, ends):
+            raise refusal("dataset()", samples, source.differs)
+        self.samples, self.lengths, self.collate, self.source = samples, lengths, collate, source
 
 
 class HandsOut:
@@ -78,7 +90,8 @@ class HandsOut:
         `samples` are arrays, a tf.data.Dataset of single samples, or anything with len() and [number].
 
         Other data than before has an epoch, a ledger and a log of its own; so has data of the same type and size under
-        another `name`. From here on the job's epoch is this dataset's.
+        another `name`, without which it is refused if its first or last sample differs. From here on the job's epoch is
+        this dataset's.
 
         With `lengths` (an array, a function of the sample's number, or the name of an entry of the samples; of a
         tf.data.Dataset a function of a sample, or such a name) samples may be of unequal length, in RaggedTensors, too:
@@ -102,17 +115,17 @@ class HandsOut:
     def _data_of(self, samples: Any, name: str | None, lengths: Any, collate: str) -> Data:
         """The one that these samples are, which is the present one now."""
         known = next((one for one in self._datasets if one.samples is samples and one.name == name), None)
-        if known is None:
+        if known is None or known.lengths is not lengths or known.collate != collate:
             source = self._make_source(samples, lengths, collate)
-            known = next((one for one in self._datasets if one.is_of(samples, name, source.size())), None)
+            known = known or next((one for one in self._datasets if one.is_of(samples, name, source.size())), None)
             if known is None:
                 if self._datasets and lengths is not None:
                     raise ValueError("a second dataset with lengths; permitted: one dataset, or without them")
-                known = Data(len(self._datasets), name, samples, source)
+                known = Data(len(self._datasets), name, samples, lengths, collate, source)
                 known.place = self._saved_places.pop(known.number, None)
                 self._select(known)
                 self._datasets.append(known)
-            known.samples, known.source = samples, source
+            known.replace(samples, lengths, collate, source)
         self._select(known)
         self._source, self._dataset_name = known.source, type(samples).__name__
         return known

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any, ClassVar
 
-from isochron.keywords import JobKeywords
+from isochron.keywords import TensorFlowJobKeywords
 from isochron.options import SharedOptions
 
 
-class TensorFlowKeywords(JobKeywords, total=False):
+class TensorFlowKeywords(TensorFlowJobKeywords, total=False):
     """The keywords of `isochron.tensorflow.Job` besides those of every framework."""
 
     log: str | PathLike[str] | None

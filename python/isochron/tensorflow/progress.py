@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from isochron import _core
-from isochron.log_files import numbered
+from isochron.log_files import begin, numbered
 from isochron.tensorflow.options import JobOptions
 
 log = logging.getLogger("isochron")
@@ -17,7 +18,7 @@ class Progress:
     def __init__(self, replica: _core.Replica, options: JobOptions) -> None:
         self.replica, self._options = replica, options
         self.log: _core.RunLog | None = None  # of the dataset that is being trained on
-        self._logs: dict[int, _core.RunLog] = {}  # by the datasets' numbers
+        self._logs: dict[int, _core.RunLog | None] = {}  # by the datasets' numbers; None: it could not be begun
         self.meter = _core.Meter(options.global_batch, replica.members)
         self.updates = 0  # lines of the log so far, if the workers are not in step
         self.shard_steps = 0  # of their optimizers
@@ -29,18 +30,22 @@ class Progress:
 
     def start_log(self, number: int, model: str, dataset: str, go_on: bool, others: bool, now: float) -> None:
         """The log of the dataset with this number gets the next lines. One of another run is set aside. `others`: there
-        are other datasets, on which steps may have been since the log's last one."""
+        are other datasets, on which steps may have been since the log's last one. Without one that cannot be written
+        training goes on."""
         if number in self._logs:
-            if self.log is not self._logs[number]:
-                self.log = self._logs[number]
+            before, self.log = self.log, self._logs[number]
+            if self.log is not None and self.log is not before:
                 self.log.write(_core.EventRecord(self.line, now, "other-data", 0, ""))
             return
         assert self._options.log is not None
         path = numbered(self._options.log, number)
         settings, replica = self._options.settings, self.replica
-        self.log = self._logs[number] = _core.RunLog(
-            path, "tensorflow", settings, replica.members, replica.sampler.samples_per_epoch, warn=log.warning,
-            go_on=go_on, model=model, dataset=dataset)  # fmt: skip
+        what = path, "tensorflow", settings, replica.members, replica.sampler.samples_per_epoch
+        self.log = self._logs[number] = begin(
+            partial(_core.RunLog, *what, warn=log.warning, go_on=go_on, model=model, dataset=dataset)
+        )
+        if self.log is None:
+            return
         if others and self.log.next_step < self.line:
             self.log.write(_core.EventRecord(self.line, now, "other-data", 0, ""))
         elif self.log.continued:
@@ -55,7 +60,8 @@ class Progress:
 
     def close(self) -> None:
         for one in self._logs.values():
-            one.end()
+            if one is not None:
+                one.end()
 
     def state(self, replica: bytes, places: dict[int, str]) -> str:
         """The job without its model, as text. Between two steps."""

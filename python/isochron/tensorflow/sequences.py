@@ -55,7 +55,7 @@ class _Joining:
         return np.zeros((0, 1, *value.shape[1:]) if ragged else (0, *value.shape), value.dtype)
 
 
-class SequenceSource(_Joining):
+class SequenceSource(_Joining, data.Numbered):
     def __init__(self, samples: Any, lengths: Any, collate: str) -> None:
         self._samples = samples
         self._columns = isinstance(samples, (tuple, dict, np.ndarray, tf.Tensor, tf.RaggedTensor))
@@ -68,7 +68,7 @@ class SequenceSource(_Joining):
         else:
             self._size = len(samples)
         self._packed = collate == "packed"
-        some = [self._sample(number) for number in range(min(self._size, 64))]
+        some = [self.sample(number) for number in range(min(self._size, 64))]
         self._first = some[0]
         self._ragged = tf.nest.map_structure(_is_sequence, *some)
         self.signature = tf.nest.map_structure(self._spec, self._ragged, self._first)
@@ -79,14 +79,14 @@ class SequenceSource(_Joining):
 
     def take(self, epoch: int, positions: tuple[int, int], samples: Callable[[], Sequence[int]]) -> Any:
         del epoch, positions
-        return self._join_all(self._ragged, self._first, [self._sample(number) for number in samples()])
+        return self._join_all(self._ragged, self._first, [self.sample(number) for number in samples()])
 
     def lengths_of(self, positions: Sequence[int], samples: Callable[[], Sequence[int]]) -> np.ndarray:
         del positions
         found: np.ndarray = self.lengths[samples()]
         return found
 
-    def _sample(self, number: int) -> Any:
+    def sample(self, number: int) -> Any:
         if not self._columns:
             return tf.nest.map_structure(np.asarray, self._samples[number])
         return tf.nest.map_structure(lambda column: np.asarray(column[number]), self._samples)
@@ -107,7 +107,7 @@ class SequenceSource(_Joining):
         return found
 
     def _entry(self, name: str) -> list[float]:
-        return [shared.of_sample(self._sample(number), name) for number in range(self._size)]
+        return [shared.of_sample(self.sample(number), name) for number in range(self._size)]
 
 
 class PipelineSource(_Joining, data.StreamSource):

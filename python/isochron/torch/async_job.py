@@ -265,10 +265,14 @@ class AsyncJob(ServedJob, Job):
         self._session.send([groups[strip.group] for strip in self._session.layout.strips], self._items)
         drop_gradients(optimizer)
 
+    @property
+    def _saw_gradients(self) -> bool:
+        return self._models.have_gradients
+
     def finish_step(self) -> None:
         """Waits until all shards have the update; the loader does it by itself."""
         if self._awaits_backward and not self._scales_itself:
-            raise Error("the loader went on to the next step before backward()")
+            raise Error(self._reason_for_no_backward())
         while self._busy:
             self._note_computed(math.nan)
             try:

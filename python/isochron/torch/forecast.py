@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import math
 import statistics
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from isochron import _core
+from isochron.log_files import begin
 from isochron.summary import WORTH_A_WORD
 
 log = logging.getLogger("isochron")
@@ -73,11 +75,15 @@ class Forecast:
         about = "about" if self._probed else "up to"
         return f"{sentence} With Isochron this job would be {about} {self.gain:.1f} times as fast."
 
-    def write(self, path: Path) -> None:
-        """As a run log of equal shares, for `isochron report`."""
-        settings = _core.JobSettings(global_batch=self._global_batch, policy="uniform")
-        page = _core.RunLog(path, "watch", settings, self._workers, 0, warn=log.warning, go_on=False)
+    def write(self, path: Path) -> bool:
+        """As a run log of equal shares, for `isochron report`; whether it could be begun."""
+        what = path, "watch", _core.JobSettings(global_batch=self._global_batch, policy="uniform"), self._workers, 0
+        page = begin(partial(_core.RunLog, *what, warn=log.warning, go_on=False))
+        if page is None:
+            return False
         for record in self.records:
             page.write(record)
         end = self.records[-1].start_seconds + self.records[-1].seconds
         page.write(_core.EventRecord(len(self.records), end, "forecast", self._workers[0].id, self.sentence))
+        page.end()
+        return True

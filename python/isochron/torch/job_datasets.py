@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from isochron import _core, replica_state
 from isochron.errors import Error, PeerError
+from isochron.other_data import refusal
 from isochron.torch import state
 from isochron.torch.datasets import Beside, Data, Source, check_lengths, make_source, replica_size
 from isochron.torch.shards import ShardSource
@@ -88,10 +89,7 @@ class Datasets:
         self._reopen(data, dataset, options)
         if known and any(self._hear(ends is not None and data.source.has_other_ends(ends))):
             self._reopen(data, *before)
-            raise ValueError(
-                f"loader() got another {type(dataset).__name__}{data.source.differs} the one before; permitted: name= for "
-                "one of them if they are different data, or the same name= for both if they are the same"
-            )
+            raise refusal("loader()", dataset, data.source.differs)
 
     def _reopen(self, data: Data, dataset: Any, options: LoaderOptions) -> None:
         if isinstance(data.source, ShardSource):

@@ -10,7 +10,8 @@ One round of H global batches, which is a step of the replica:
      are averaged.
 
 If a worker is lost, or memory runs out, the round did not happen: everybody goes back to a), and the same samples are
-dealt again to those who are left. Who still computes hears of it before its next local step. The state of the optimizers stays each worker's own.
+dealt again to those who are left. Who still computes hears of it before its next local step, if a second or more has
+passed since it last asked. The state of the optimizers stays each worker's own.
 """
 
 from __future__ import annotations
@@ -236,12 +237,16 @@ class LocalJob(Job):
     def _compute_again(self, counted: bool) -> None:
         self._several = True
 
+    @property
+    def _saw_gradients(self) -> bool:
+        return self._models.have_gradients
+
     def finish_step(self) -> None:
         """The local step is done; behind the last one of a round, all come together."""
         if self._share is not None:
             if not self._computed:
                 if not self._scales_itself:
-                    raise Error("the loader went on to the next batch before job.backward(loss)")
+                    raise Error(self._reason_for_no_backward())
                 self._end_computing(self._loss, self._my_count)
             assert self._round is not None
             said = self._said_loss if self._said_loss is not None else self._loss

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from isochron.keywords import JobKeywords
+from isochron.keywords import TorchJobKeywords
 from isochron.options import SharedOptions
 
 if TYPE_CHECKING:
     import torch
 
 
-class TorchKeywords(JobKeywords, total=False):
+class TorchKeywords(TorchJobKeywords, total=False):
     """The keywords of `isochron.torch.Job` besides those of every framework."""
 
     reseed: bool

@@ -59,8 +59,12 @@ class Rendezvous:
         self.generation = 0
         self._barriers = 0  # of this generation
 
+    def has_ended(self, peer: Peer) -> bool:
+        """Whether it is a process of this host that has; nobody is asked."""
+        return peer.machine == self._me.machine and state_of(peer.process) in "ZX"
+
     def is_gone(self, peer: Peer) -> bool:
-        if peer.machine == self._me.machine and state_of(peer.process) in "ZX":
+        if self.has_ended(peer):
             return True
         return self._marks.get(f"dead/{peer.rank}") is not None or self._is_evicted(peer)
 

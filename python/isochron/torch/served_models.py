@@ -24,6 +24,11 @@ class ServedModels(Models):
                 tensor.copy_(self._world.broadcast(tensor.detach().cpu(), 0))
         return model
 
+    @property
+    def have_gradients(self) -> bool:
+        """No stopwatch notes them here."""
+        return any(parameter.grad is not None for parameter in self.parameters())
+
     def average_buffers(self, samples: float) -> None:
         """BatchNorm's running statistics, by the samples of each worker since the last barrier. Collective."""
         buffers = [buffer for model in self.models for buffer in model.buffers()]

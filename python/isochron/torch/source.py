@@ -20,6 +20,7 @@ from isochron import lengths
 from isochron._core import Replica, StepPlan, mix_key
 from isochron.errors import Error, SampleError
 from isochron.options import SharedOptions
+from isochron.other_data import differs_at_ends
 from isochron.torch.beginnings import Beginning
 from isochron.torch.pool import Fetcher, Generators, SamplePool, seed_everything
 from isochron.torch.world import World
@@ -345,7 +346,7 @@ class MapSource:
 
     @property
     def differs(self) -> str:
-        return f" with {len(self._fetcher.dataset)} samples, whose first or last one differs from that of"
+        return differs_at_ends(len(self._fetcher.dataset))
 
     def ends(self) -> Ends | None:
         """None: they cannot be had."""

@@ -348,12 +348,16 @@ class Steps(Datasets):
         self._end_computing(self._loss, self._my_count if known else 0.0)
 
     def _reason_for_no_backward(self) -> str:
-        if self._stopwatch.saw_gradients:
+        if self._saw_gradients:
             return (
                 "gradients were computed without the job; call job.backward(loss) in place of loss.backward(), or "
                 "(loss * job.weight).backward()"
             )
         return "the loader went on to the next batch before job.backward(loss)"
+
+    @property
+    def _saw_gradients(self) -> bool:
+        return self._stopwatch.saw_gradients
 
     def _close_step(self) -> None:
         for one in self._datasets:

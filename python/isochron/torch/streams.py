@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,12 +16,14 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 from isochron._core import Replica, StepPlan, mix_key
 from isochron.lengths import as_they_arrive, learns_squares
 from isochron.options import SharedOptions
+from isochron.other_data import STREAM_DIFFERS
 from isochron.torch.beginnings import Beginning
 from isochron.torch.lengths import works_of
 from isochron.torch.pool import Draws, seed_everything
 from isochron.torch.source import LoaderOptions, Share
 from isochron.torch.world import World
 
+log = logging.getLogger("isochron")
 
 CHUNK = 16  # samples that are read at a time
 
@@ -82,7 +85,7 @@ class StreamSource:
     the whole stream is the price (shards.py has streams of which each reads a part)."""
 
     samples_per_epoch = 0  # unknown
-    differs = ", which begins with other samples than"
+    differs = STREAM_DIFFERS
 
     def __init__(
         self, dataset: Any, options: LoaderOptions, replica: Replica, job: SharedOptions, world: World
@@ -108,6 +111,7 @@ class StreamSource:
         self._taken: list[Any] = []  # for the step under way, which may have to be dealt again
         self._ahead: deque[Any] = deque()  # read already, for later steps
         self._place = (-1, -1)  # their epoch, and the position of the first
+        self._warned = False
         self._begun: tuple[int, Beginning] | None = None  # the epoch that was begun first, and with what
 
     @property
@@ -178,12 +182,31 @@ class StreamSource:
         beginning = Beginning.of(self._taken[:CHUNK])
         self._begun = self._begun or (self._replica.epoch, beginning)
         mine, *others = self._world.gather_objects(beginning)
-        if not all(other.is_like(mine) for other in others):
+        if all(other.is_like(mine) for other in others):
+            return
+        epoch = self._replica.epoch
+        stays = self._is_read_once() or self._beginning(epoch).is_like(beginning)
+        if not all(self._world.gather_objects(stays)):
+            self._judge_draws(all(other.has_samples_of(mine) for other in others))
+        else:
             raise ValueError(
-                f"the workers' streams begin epoch {self._replica.epoch} with different samples; permitted: the same "
+                f"the workers' streams begin epoch {epoch} with different samples; permitted: the same "
                 "ones in the same order on all workers, which is the whole stream, not a part of it by rank or node, "
                 "shuffled by a seed; Shards are for streams of which each worker reads a part"
             )
+
+    def _judge_draws(self, harmless: bool) -> None:
+        """The stream is another one whenever a worker reads it. That is no harm to which samples are used if they are
+        the same ones, in the same order."""
+        why = "a worker's stream is another one whenever it is read: it draws from a generator that nobody seeds"
+        if not harmless:
+            raise ValueError(
+                f"{why}, and whether the samples are the same on all workers cannot be seen; permitted: to draw from "
+                "Python's, NumPy's and torch's own generators, which the job seeds, or from one that set_epoch(epoch) seeds"
+            )
+        if not self._warned and self._replica.rank == 0:
+            log.warning("%s; training goes on, with other draws on every worker and after a resume", why)
+        self._warned = True
 
     def ends(self) -> tuple[int, Beginning] | None:
         """An epoch and what it begins with; None: the stream can be read once only, so that nobody may look."""

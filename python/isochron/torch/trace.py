@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
+import functools
 import logging
 from pathlib import Path
 from typing import Any
 
 from isochron._core import EventRecord, RunLog, StepRecord, UpdateRecord, Worker, WorkerStep
-from isochron.log_files import numbered
+from isochron.log_files import begin, numbered
 from isochron.torch.options import JobOptions
 
 log = logging.getLogger("isochron")
@@ -23,6 +24,7 @@ class Trace:
         self._options = options
         self._number = number
         self._log: RunLog | None = None
+        self._has_begun = False  # the log, whether that went well or not
         self._names: dict[int, str] = {}  # of workers by their ids, those that are gone included
         self._next_step = 0  # by what the log holds
         # Where this writes no log: what its writer may not have written, by step.
@@ -46,19 +48,21 @@ class Trace:
         others: bool = False,
     ) -> None:
         """By the first worker, when a loop begins. A log that goes on is told from which step; one of another run is
-        set aside. `others`: there are other datasets, on which steps may have been since the log's last one."""
+        set aside; without one that cannot be written training goes on. `others`: there are other datasets, on which
+        steps may have been since the log's last one."""
         self._names |= {worker.id: worker.name for worker in workers}
         if not first:
             return
         options, path = self._options, self.path
-        if path is not None and self._log is None:
-            self._log = RunLog(
-                path, "torch", options.settings, workers, samples_per_epoch, warn=log.warning, go_on=go_on
-            )
-            self._next_step = self._log.next_step
-            if self._log.continued:
-                self._write_recent()
-            self._recent.clear()
+        if path is not None and not self._has_begun:
+            self._has_begun = True
+            what = path, "torch", options.settings, workers, samples_per_epoch
+            self._log = begin(functools.partial(RunLog, *what, warn=log.warning, go_on=go_on))
+            if self._log is not None:
+                self._next_step = self._log.next_step
+                if self._log.continued:
+                    self._write_recent()
+                self._recent.clear()
         if self._log is not None and self._next_step != step:
             self._set_step("other-data" if others and self._next_step < step else "resume", step)
         if options.tensorboard is not None and self._board is None:

@@ -251,8 +251,7 @@ class Watch:
     def _tell(self, told: list[dict[str, Any]]) -> None:
         forecast = Forecast(told)
         self.gain, self.sentence = forecast.gain, forecast.sentence
-        if forecast.records:
-            forecast.write(self._path)
+        if forecast.records and forecast.write(self._path):
             self.sentence += f" The page: isochron report {self._path}"
         print(f"isochron: {self.sentence}", file=sys.stderr, flush=True)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import math
 import os
 import pickle
 import re
@@ -47,7 +48,9 @@ FORMING_SECONDS = 15.0  # for new groups: all who are to be in them are here, so
 MOST_FORMINGS = 20
 MOST_GROUPS = 4  # that a worker makes in a generation
 ROLL_CALL_SECONDS = 10.0  # others notice a time-out later than we do by as much as they were behind
-LOOK_SECONDS = 1.0  # between two looks at the others, by who computes for long without an exchange
+LOOK_SECONDS = 1.0  # between two looks at the others, by who computes for long without an exchange, at the least
+LOOK_SHARE = 0.01  # of the time that looks take at most where the store is far, but for
+LOOKS_IN_TIME = 4  # in the time-out, after which who has not looked is evicted
 DEATH_SECONDS = 5.0  # a process that dies closes its connections before anybody can see that it is dead
 
 # torch 2.13 gave these new names and warns about the old ones.
@@ -133,7 +136,7 @@ class World:
         self.me = Peer.here(0)
         self.waits = Waits(device)  # in blocking exchanges
         self._watch: Watch | None = None  # over NCCL
-        self._looked = 0.0  # at the others, between exchanges
+        self._next_look = 0.0  # at the others, between exchanges
         self.failure: BaseException | None = None  # of an exchange inside the user's code, for whoever asks later
         self.has_group = dist.is_available() and dist.is_initialized()
         if not self.has_group:
@@ -238,11 +241,19 @@ class World:
     def look_after_others(self) -> None:
         """Between exchanges that lie far apart: who goes on computing would be waited for, and evicted as late. Raises
         PeerError if somebody is lost or has given up."""
-        now = time.monotonic()
-        if self.size == 1 or now - self._looked < LOOK_SECONDS:
+        began = time.monotonic()
+        if self.size == 1 or began < self._next_look:
             return
-        self._looked = now
-        reason = self.guard("a look at the others", self._find_trouble)
+        gone = [peer for peer in self.members if self._rendezvous.has_ended(peer)]
+        try:
+            reason = f"lost {names_of(gone)}" if gone else self._rendezvous.trouble()
+        except RuntimeError as error:
+            # The store says nothing of the others any more; the next exchange need not need it.
+            log.warning("nobody can be heard of before the next exchange: the workers' rendezvous is lost (%s)", error)
+            self._next_look = math.inf
+            return
+        now = time.monotonic()
+        self._next_look = now + max(LOOK_SECONDS, min((now - began) / LOOK_SHARE, self._timeout / LOOKS_IN_TIME))
         if reason:
             raise self.name_failure("a look at the others", RuntimeError(reason))
 
