@@ -180,6 +180,28 @@ TEST_F(ElasticProgramTest, AStoppedWorkerIsEvicted) {
   expect_proven_ledger();
 }
 
+// Every survivor calls it, and `kill` of a process that is gone is an error.
+TEST_F(ElasticProgramTest, AFenceThatFailsForWhoeverComesLastDoesNoHarm) {
+  const Outcome outcome = script(
+      "-n 3 -- " + kTrain + "--steps 40 --timeout 8 --fence 'mkdir {pid} && kill -9 {pid}'",
+      "after 10; kill -STOP $(pid 2)");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(last_step(), 39);
+  EXPECT_THAT(events(), testing::ElementsAre("evicted w2")) << "nobody else has left";
+  expect_proven_ledger();
+}
+
+// Those who wait for the one that calls it would be ended by their watchdog after four time-outs and 10 s.
+TEST_F(ElasticProgramTest, AFenceThatDoesNotEndIsGivenUpBeforeOthersAreEnded) {
+  const Outcome outcome = script(
+      "-n 3 -- " + kTrain + "--steps 40 --timeout 4 --fence 'mkdir {pid} && sleep 60; kill -9 {pid}'",
+      "after 10; kill -STOP $(pid 2)");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(last_step(), 39);
+  EXPECT_THAT(events(), testing::ElementsAre("evicted w2"));
+  expect_proven_ledger();
+}
+
 // NCCL's kernels would wait for ever for one that is lost.
 TEST_F(ElasticProgramTest, OnGpusTheOthersGoOnWithoutWorkersThatAreKilledOrStopped) {
   if (shell("nvidia-smi -L").status != 0) {
