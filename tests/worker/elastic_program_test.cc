@@ -139,6 +139,20 @@ TEST_F(ElasticProgramTest, AWorkerIsAddedOnRequest) {
   expect_proven_ledger();
 }
 
+// Every other round has one sample, of which a newcomer gets none. It must save when the others do.
+TEST_F(ElasticProgramTest, WhoJoinsInARoundWithoutSamplesSavesWithTheOthers) {
+  const Outcome outcome = script(
+      "-n 2 -- train --dataset synthetic --model mlp:hidden=16 --train-samples 129 --test-samples 100 "
+      "--global-batch 128 --epochs 100000 --eval-every 0 --log run.jsonl --progress off --sync local --round-steps 1 "
+      "--checkpoints saved --checkpoint-every 40 --timeout 20",
+      "after 50; for joined in 1 2 3 4; do '" ISOCHRON_PROGRAM
+      "' launch --attach $(launcher) -n 1; until [ $(grep -c '\"join\"' run.jsonl) -ge $joined ]; do sleep 0.1; done; "
+      "done; after $(($(wc -l <run.jsonl) + 100)); kill -TERM $(launcher)");
+  EXPECT_EQ(outcome.status, 143) << outcome.errors;
+  EXPECT_THAT(events(), testing::ElementsAre("join w2", "join w3", "join w4", "join w5"));
+  expect_proven_ledger();
+}
+
 // What looks at runs finds the log of a job by its launcher.
 TEST_F(ElasticProgramTest, TheJobsLogIsFoundByItsLauncher) {
   const Outcome outcome = script(
