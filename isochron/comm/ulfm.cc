@@ -1,5 +1,6 @@
 #include "isochron/comm/ulfm.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include <mpi-ext.h>
@@ -12,6 +13,21 @@ namespace {
 // Bits of a vote.
 constexpr int kInFavour = 1;
 constexpr int kCast = 2;
+
+/// Of a group, which is freed.
+std::vector<int> ranks_of(MPI_Group failed, MPI_Comm comm) {
+  int count = 0;
+  MPI_Group_size(failed, &count);
+  std::vector<int> in_failed(static_cast<std::size_t>(count));
+  std::iota(in_failed.begin(), in_failed.end(), 0);
+  std::vector<int> ranks(in_failed.size());
+  MPI_Group all = MPI_GROUP_NULL;
+  MPI_Comm_group(comm, &all);
+  MPI_Group_translate_ranks(failed, count, in_failed.data(), all, ranks.data());
+  MPI_Group_free(&failed);
+  MPI_Group_free(&all);
+  return ranks;
+}
 
 }  // namespace
 
@@ -34,17 +50,15 @@ std::vector<int> failed_ranks(MPI_Comm comm) {
   if (MPIX_Comm_failure_ack(comm) != MPI_SUCCESS || MPIX_Comm_failure_get_acked(comm, &failed) != MPI_SUCCESS) {
     return {};
   }
-  int count = 0;
-  MPI_Group_size(failed, &count);
-  std::vector<int> in_failed(static_cast<std::size_t>(count));
-  std::iota(in_failed.begin(), in_failed.end(), 0);
-  std::vector<int> ranks(in_failed.size());
-  MPI_Group all = MPI_GROUP_NULL;
-  MPI_Comm_group(comm, &all);
-  MPI_Group_translate_ranks(failed, count, in_failed.data(), all, ranks.data());
-  MPI_Group_free(&failed);
-  MPI_Group_free(&all);
-  return ranks;
+  return ranks_of(failed, comm);
+}
+
+bool is_lost(MPI_Comm comm, int rank) {
+  MPI_Group failed = MPI_GROUP_NULL;
+  if (MPIX_Comm_get_failed(comm, &failed) != MPI_SUCCESS) {
+    return false;
+  }
+  return std::ranges::count(ranks_of(failed, comm), rank) > 0;
 }
 
 MPI_Comm shrink(MPI_Comm comm) {

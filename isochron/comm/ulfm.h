@@ -16,8 +16,11 @@ void revoke(MPI_Comm comm);
 // Whether a rank has done so.
 bool is_revoked(MPI_Comm comm);
 
-// Ranks known to have died.
+// Ranks known to have died. From now on they no longer make receives from anybody, and votes, fail.
 std::vector<int> failed_ranks(MPI_Comm comm);
+
+// Whether this one has; votes stay as they are.
+bool is_lost(MPI_Comm comm, int rank);
 
 // Collective over those who live: a communicator of them, in the order of their ranks. Blocks until all of them call
 // it. Throws PeerLostError.

@@ -22,6 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kNewsTime = std::chrono::milliseconds(20);
+constexpr auto kTimeToHear = std::chrono::seconds(5);
 
 // What it may take to let go of the others.
 constexpr auto kTimeToPart = std::chrono::seconds(10);
@@ -36,6 +37,16 @@ std::string this_host() {
 
 bool kill_on_this_host(const Peer& peer) {
   return peer.host == this_host() && (::kill(peer.process, SIGKILL) == 0 || errno == ESRCH);
+}
+
+// The news of a death may still be on its way.
+bool is_lost_soon(MPI_Comm comm, int rank) {
+  const auto deadline = Clock::now() + kTimeToHear;
+  bool lost = false;
+  while (!(lost = is_lost(comm, rank)) && Clock::now() < deadline) {
+    std::this_thread::sleep_for(kNewsTime);
+  }
+  return lost;
 }
 
 // False at the deadline.
@@ -136,9 +147,16 @@ void World::drop_group() {
   backend_.reset();
 }
 
+// All at once: the others wait for it. Every survivor does it, and all but the first may fail: the worker is gone then.
 void World::evict(const std::vector<Peer>& suspects) const {
+  std::vector<std::future<bool>> gone;
   for (const Peer& peer : suspects) {
-    if (!(options_.fence ? options_.fence(peer) : kill_on_this_host(peer))) {
+    gone.push_back(std::async(std::launch::async, [this, peer] {
+      return (options_.fence ? options_.fence(peer) : kill_on_this_host(peer)) || is_lost_soon(comm_, peer.rank);
+    }));
+  }
+  for (std::size_t i = 0; i < suspects.size(); ++i) {
+    if (const Peer& peer = suspects[i]; !gone[i].get()) {
       throw Error(
           "rank " + std::to_string(peer.rank) + " on " + peer.host + " (process " + std::to_string(peer.process) +
           ") does not answer and cannot be killed from here, so the job cannot go on without it");
@@ -146,10 +164,10 @@ void World::evict(const std::vector<Peer>& suspects) const {
   }
 }
 
-// What a vote, or a change of the members, may take in all: those who are late are killed after each time-out, so who
-// still waits then waits for MPI itself.
+// What a vote, or a change of the members, may take in all: those who are late are killed after each time-out, which
+// takes half of one where there is a fence, so who still waits then waits for MPI itself.
 std::chrono::milliseconds World::longest_wait() const {
-  return 4 * options_.timeout + kTimeToPart;
+  return (options_.fence ? 6 : 4) * options_.timeout + kTimeToPart;
 }
 
 void World::watch(const std::function<void()>& task) {
@@ -198,10 +216,11 @@ bool World::agree(bool ok) {
   if (size() == 1) {
     return ok;
   }
-  const WatchedThread watched("a vote of the workers", longest_wait());
+  WatchedThread watched("a vote of the workers", longest_wait());
   Vote vote(comm_, ok);
   while (!ends_before(vote, Clock::now() + options_.timeout)) {
     evict(suspects(*backend_));
+    watched.beat();
   }
   gave_up_ = !vote.won();
   return vote.won();

@@ -31,7 +31,8 @@ struct WorldOptions {
   SlowWatch watch;
   int gpu = -1;                                  // see MpiBackendOptions
   std::function<void(const std::string&)> warn;  // likewise
-  // Kills a worker for good; false if it cannot. None: processes of this host are killed, others cannot be.
+  // Kills a worker for good; false if it cannot, or has not within half of the time-out. Threads call it, one for each
+  // worker. None: processes of this host are killed, others cannot be.
   std::function<bool(const Peer&)> fence;
 };
 

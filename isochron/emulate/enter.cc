@@ -95,7 +95,8 @@ void drop_preloaded() {
 /// By _exit, in the middle of training: neither the launcher nor MPI could tell it from one that is done.
 bool left_early(const std::filesystem::path& folder, pid_t process, int status) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
-         io::has_reached(folder, process, io::WorkerPhase::kStarting) &&
+         (io::has_reached(folder, process, io::WorkerPhase::kStarting) ||
+          io::has_reached(folder, process, io::WorkerPhase::kConnected)) &&
          !io::has_reached(folder, process, io::WorkerPhase::kEnded);
 }
 

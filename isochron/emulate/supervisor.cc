@@ -24,7 +24,7 @@ constexpr auto kTick = std::chrono::milliseconds(5);
 constexpr auto kLook = std::chrono::milliseconds(200);
 // What mpirun may take to end after the last worker has: that of Open MPI 5.0.11 may wait for ever where some joined.
 constexpr auto kTimeToEnd = std::chrono::seconds(5);
-// Between two looks at who has reached the end.
+// Between two looks at who has begun, or has reached the end.
 constexpr auto kWatch = std::chrono::milliseconds(100);
 // What others may take once one worker has reached the end of the job: to write results, and for one that was about to
 // join to hear that there is nothing left to join.
@@ -213,7 +213,7 @@ void Supervisor::note_lost_workers(std::int64_t step) {
     if (step == io::StepFile::kNotStarted && !lost_at_start_) {
       lost_at_start_ = {.worker = worker, .status = *notes.status()};
     }
-    if (job_.replacements > 0 && !(lost_at_start_ && job_trains())) {
+    if (job_.replacements > 0 && !(lost_at_start_ && is_awaiting_all())) {
       --job_.replacements;
       job_.say("worker \"" + job_.names[worker] + "\" was lost, and another is started in its place");
       ask_for(worker);
@@ -241,14 +241,20 @@ bool Supervisor::has_reached(std::size_t worker, io::WorkerPhase phase) const {
   return workers_[worker] && io::has_reached(job_.folder, workers_[worker]->process(), phase);
 }
 
-/// Whether it is ours to judge: other programs may do without each other, and publish no step.
-bool Supervisor::job_trains() const {
+bool Supervisor::has_anybody_reached(io::WorkerPhase phase) const {
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
-    if (has_reached(worker, io::WorkerPhase::kStarting)) {
+    if (has_reached(worker, phase)) {
       return true;
     }
   }
   return false;
+}
+
+/// Whether it is ours to judge, before there is a step: a program of one's own may publish none, and may do without the
+/// others, but not while it makes a job.
+bool Supervisor::is_awaiting_all() const {
+  return has_anybody_reached(io::WorkerPhase::kStarting) ||
+         (has_anybody_reached(io::WorkerPhase::kConnecting) && !has_anybody_reached(io::WorkerPhase::kConnected));
 }
 
 /// The owner of every wait for somebody who starts: in MPI those have no end.
@@ -273,22 +279,27 @@ void Supervisor::watch_start(std::int64_t step) {
 }
 
 void Supervisor::watch_first_step() {
-  if (lost_at_start_ && job_trains()) {
+  if (Clock::now() < next_start_watch_) {
+    return;
+  }
+  next_start_watch_ = Clock::now() + kWatch;
+  const bool awaiting = is_awaiting_all();
+  if (lost_at_start_ && awaiting) {
     give_up_start(
         "worker \"" + job_.names[lost_at_start_->worker] + "\" was lost (status " +
         std::to_string(lost_at_start_->status) + ") before the first step");
     return;
   }
-  if (Clock::now() < began_ + job_.start_timeout) {
-    return;
+  if (awaiting && !awaiting_since_) {
+    awaiting_since_ = Clock::now();
   }
   const bool begun = std::ranges::any_of(workers_, [](const auto& worker) { return worker.has_value(); });
-  if (begun && !job_trains()) {
+  if (Clock::now() < awaiting_since_.value_or(began_) + job_.start_timeout || (begun && !awaiting)) {
     return;
   }
   std::string missing;
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
-    if (!has_reached(worker, io::WorkerPhase::kStarting)) {
+    if (!has_reached(worker, io::WorkerPhase::kStarting) && !has_reached(worker, io::WorkerPhase::kConnecting)) {
       missing += (missing.empty() ? "; not there yet: \"" : ", \"") + job_.names[worker] + "\"";
     }
   }

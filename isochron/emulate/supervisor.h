@@ -103,7 +103,8 @@ class Supervisor {
   void end_mpirun_in_time();
   [[nodiscard]] bool mpirun_has_ended();
   [[nodiscard]] bool has_reached(std::size_t worker, io::WorkerPhase phase) const;
-  [[nodiscard]] bool job_trains() const;
+  [[nodiscard]] bool has_anybody_reached(io::WorkerPhase phase) const;
+  [[nodiscard]] bool is_awaiting_all() const;
   [[nodiscard]] bool ended_well(int status) const;
   [[nodiscard]] bool failed_to_join(std::size_t worker) const;
   [[nodiscard]] int verdict() const;
@@ -123,6 +124,7 @@ class Supervisor {
 
   // What is waited for, and since when.
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::optional<std::chrono::steady_clock::time_point> awaiting_since_;    // for the first step, or for all to connect
   std::vector<std::optional<std::chrono::steady_clock::time_point>> due_;  // to take part; none: not begun, or it does
   struct Lost {
     std::size_t worker = 0;
@@ -140,9 +142,10 @@ class Supervisor {
   bool starts_anew_ = false;  // the job was asked to end by this launcher, since its mpirun hangs
   std::optional<std::chrono::steady_clock::time_point> asked_;    // to end
   std::optional<std::chrono::steady_clock::time_point> reached_;  // the end, by the first of them
-  std::chrono::steady_clock::time_point next_watch_;              // of the end
-  std::set<std::size_t> joiners_;                                 // were asked for while the job ran
-  std::set<std::size_t> late_;                                    // killed for it
+  std::chrono::steady_clock::time_point next_start_watch_;
+  std::chrono::steady_clock::time_point next_watch_;  // of the end
+  std::set<std::size_t> joiners_;                     // were asked for while the job ran
+  std::set<std::size_t> late_;                        // killed for it
 };
 
 }  // namespace isochron::emulate

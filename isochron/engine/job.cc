@@ -1,14 +1,32 @@
 #include "isochron/engine/job.h"
 
+#include <cstdlib>
+#include <iostream>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "isochron/engine/async/async_job.h"
 #include "isochron/engine/job_impl.h"
+#include "isochron/io/worker_phase.h"
 
 namespace isochron {
 
+namespace {
+
+/// For the launcher alone: a job that has come to its end does not fail by it.
+void note_end() {
+  try {
+    io::note_worker_phase(io::WorkerPhase::kEnded);
+  } catch (const Error& error) {
+    std::cerr << std::string("isochron: ") + error.what() + "\n";
+  }
+}
+
+}  // namespace
+
 Job::Job(const JobOptions& options) {
+  io::note_worker_phase(io::WorkerPhase::kConnecting);
   if (in_step(options.sync)) {
     auto job = std::make_unique<Impl>(options);
     in_step_ = job.get();
@@ -18,8 +36,13 @@ Job::Job(const JobOptions& options) {
     out_of_step_ = job.get();
     driver_ = std::move(job);
   }
+  io::note_worker_phase(io::WorkerPhase::kConnected);
+  // Who calls exit() has done its part, too. Before MPI is finalized, since that is registered before.
+  static const int registered [[maybe_unused]] = std::atexit(note_end);
 }
-Job::~Job() = default;
+Job::~Job() {
+  note_end();  // before the others are let go, which may take a while
+}
 
 int Job::rank() const {
   return driver_->status().rank;

@@ -89,7 +89,8 @@ struct JoinRequest {
 struct JobOptions : JobSettings {
   c10::Device device = c10::Device(c10::DeviceType::CPU);
 
-  // Kills a worker for good and returns true; called before the others go on without it. None: a process of this host
+  // Kills a worker for good and returns true, within half of the time-out; called before the others go on without it,
+  // by all of them, in a thread for each worker. False of one that is gone does no harm. None: a process of this host
   // is killed, and one of another host is an error.
   std::function<bool(const Peer&)> fence;
   // Asked by the first worker after every step.

@@ -1,6 +1,7 @@
 #include "isochron/io/worker_phase.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -17,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kEndings[] = {".starting", ".member", ".ended"};  // by phase
+constexpr const char* kEndings[] = {".starting", ".connecting", ".connected", ".member", ".ended"};  // by phase
 
 /// The file is empty: that it is there says all, and nobody can see half of it.
 fs::path note(const fs::path& folder, pid_t process, WorkerPhase phase) {
@@ -32,16 +33,24 @@ void note_worker_phase(WorkerPhase phase) {
     return;
   }
   const fs::path path = note(folder, getpid(), phase);
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
-  if (file < 0) {
+  bool done = false;
+  if (phase == WorkerPhase::kEnded) {
+    const fs::path before = note(folder, getpid(), WorkerPhase::kConnected);
+    done = ::rename(before.c_str(), path.c_str()) == 0 || errno == ENOENT;  // it is noted already
+  } else if (const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR); file >= 0) {
+    done = ::close(file) == 0;
+  }
+  if (!done) {
     throw Error("cannot write " + path.string() + ": " + std::strerror(errno));
   }
-  ::close(file);
 }
 
 bool has_reached(const fs::path& folder, pid_t process, WorkerPhase phase) {
-  std::error_code none;
-  return fs::exists(note(folder, process, phase), none);
+  const auto is_noted = [&](WorkerPhase noted) {
+    std::error_code none;
+    return fs::exists(note(folder, process, noted), none);
+  };
+  return is_noted(phase) || (phase == WorkerPhase::kConnected && is_noted(WorkerPhase::kEnded));
 }
 
 }  // namespace isochron::io

@@ -138,8 +138,9 @@ class Trainer::State {
       return iterate();
     }
     while (begin_step()) {
-      if (!at_->data.defined()) {  // a round of which this worker had no samples
-        save_if_due(planned_);
+      if (!at_->data.defined()) {                    // a round of which this worker had no samples
+        const StepRecord& round = job_.last_step();  // the same for all: this worker may have joined in it
+        save_if_due(round.epoch * steps_per_epoch_ + round.position / options_.job.global_batch);
         return true;
       }
       const std::int64_t wanted = job_.step();
@@ -313,8 +314,8 @@ class Trainer::State {
     if (steps_done() >= total_steps_ || job_.stopping()) {
       return false;
     }
-    planned_ = steps_done();
-    publish_step(planned_);
+    const std::int64_t planned = steps_done();
+    publish_step(planned);
     set_learning_rate(*optimizer_, learning_rate());
     if (at_ != std::default_sentinel) {
       ++at_;
@@ -325,7 +326,7 @@ class Trainer::State {
       at_ = job_.loader(train_, loading(options_, *train_, split)).begin();
     }
     note_membership();
-    if (steps_done() != planned_) {  // this worker has joined, or got the state of another
+    if (steps_done() != planned) {  // this worker has joined, or got the state of another
       set_learning_rate(*optimizer_, learning_rate() * job_.decision().learning_rate_factor);
     }
     return at_ != std::default_sentinel;
@@ -521,7 +522,6 @@ class Trainer::State {
   const DecayOptions decay_;
   Job job_;
   Loader::Iterator at_;
-  std::int64_t planned_ = 0;  // steps_done() before at_
   std::int64_t barrier_at_ = -1;
   bool member_ = false;                    // the launcher knows that this worker takes part
   std::optional<io::StepFile> step_file_;  // the first worker's, if the launcher wants to know

@@ -8,7 +8,7 @@
 
 namespace isochron::worker {
 
-/// Since the job stands still meanwhile.
+/// Since the job stands still meanwhile; half of the job's time-out if that is less.
 inline constexpr std::chrono::milliseconds kTimeToFence{60'000};
 
 /// Runs `command` in a shell, with {host} and {pid} replaced. Whether it ended with status 0 in time; else it is killed

@@ -219,7 +219,6 @@ class Run {
       }
       throw CLI::RuntimeError(EXIT_FAILURE);
     }
-    note_end();
     return job.stop_signal();
   }
 
@@ -379,15 +378,6 @@ class Run {
             " steps" + where);
       }
       first->finish(results_, details());
-    }
-  }
-
-  /// For the launcher alone: a run that has come to its end does not fail by it.
-  static void note_end() {
-    try {
-      io::note_worker_phase(io::WorkerPhase::kEnded);  // before the others are let go, which may take a while
-    } catch (const Error& error) {
-      complain_line(error.what());
     }
   }
 

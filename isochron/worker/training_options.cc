@@ -1,5 +1,6 @@
 #include "isochron/worker/training_options.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
@@ -73,7 +74,9 @@ train::Options TrainingOptions::checked(const CLI::App& command) const {
   train::Options checked = options;
   JobOptions& job = checked.job;
   if (!fence.empty()) {
-    job.fence = [command = fence](const Peer& peer) { return run_fence(command, peer); };
+    job.fence = [command = fence, time = std::min(kTimeToFence, job.patience() / 2)](const Peer& peer) {
+      return run_fence(command, peer, time);
+    };
   }
   if (job.rate.rule == RateRule::kNone) {  // a rule knows how long a warm-up is at this batch
     checked.warmup = static_cast<std::int64_t>(std::exchange(job.rate.warmup_steps, 0.0));

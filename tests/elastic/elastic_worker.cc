@@ -7,9 +7,10 @@
 // (steps), name, pace (ms that a step takes at least), await (workers without whom each of the last ten steps takes a
 // second more), memory (samples that it holds), appetite (MiB that a sample takes while its loss is computed), networks
 // (2: a second one, with an optimizer and a backward pass of its own, learns from what the first puts out after its
-// step), signal (in the place of SIGKILL, where a worker dies), round (local steps of a round: steps are rounds then),
-// outer (of rounds), momentum (in hundredths), compression. A fault comes once, in that step of the worker with that
-// id, in the first worker if it is "first"; in a round in the local step that "local" says, the first otherwise.
+// step), signal (in the place of SIGKILL, where a worker dies), ending (exit: it leaves by _exit(0) there; error: it
+// raises one), round (local steps of a round: steps are rounds then), outer (of rounds), momentum (in hundredths),
+// compression. A fault comes once, in that step of the worker with that id, in the first worker if it is "first"; in a
+// round in the local step that "local" says, the first otherwise.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -20,6 +21,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -246,20 +248,29 @@ class Subject {
     return nullptr;
   }
 
-  [[nodiscard]] int ending() const { return static_cast<int>(script_.number("signal", SIGKILL)); }
+  void die() const {
+    const std::string ending = script_.text("ending", "signal");
+    if (ending == "exit") {
+      _exit(0);
+    }
+    if (ending == "error") {
+      throw std::runtime_error("an error that nobody catches");
+    }
+    raise(static_cast<int>(script_.number("signal", SIGKILL)));
+  }
 
   void die_if(const std::string& what) {
     if (take(what) != nullptr) {
-      raise(ending());
+      die();
     }
   }
 
   // In the middle of whatever comes next.
   void die_soon_if(const std::string& what) {
     if (const Fault* const fault = take(what)) {
-      std::thread([microseconds = fault->parameter, signal = ending()] {
+      std::thread([this, microseconds = fault->parameter] {
         std::this_thread::sleep_for(std::chrono::microseconds(std::llround(microseconds)));
-        kill(getpid(), signal);
+        die();
       }).detach();
     }
   }

@@ -12,6 +12,7 @@ PHASES = ("start", "rendezvous", "step", "reduction", "optimizer", "checkpoint",
 # What the workers that are left do.
 FRONTS = {
     "native": "native",
+    "own": "native, own program, launcher",
     "launch": "native, launcher",
     "start": "PyTorch, launcher",
     "PyTorch": "PyTorch",
@@ -91,6 +92,8 @@ CELLS = [
     *_cells("native", "bsp", ("nan-skip",), ("step", "reduction"), "skipped"),
     *(cell for sync in ASYNC for cell in _cells("native", sync, DEATHS, (*COMPUTING, "evaluation"), "on")),
     *(cell for sync in ASYNC for cell in _cells("native", sync, ("stop",), ("step",), "on")),
+    # The same workers under `isochron launch`, which tells MPI of those who leave unannounced.
+    *_cells("own", "bsp", ("exit", "error"), (*COMPUTING, "checkpoint", "evaluation", "leave", "end"), "on"),
     # Under `isochron launch`: before the first step, and while a worker joins in the place of a lost one.
     *_cells("launch", "bsp", (*DEATHS, "stop"), ("start", "rendezvous"), "again"),
     *_cells("launch", "bsp", (*DEATHS, "stop"), ("join",), "joined"),

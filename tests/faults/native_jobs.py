@@ -28,16 +28,19 @@ PLACES = {  # phase: what strikes worker %d
 }  # fmt: skip
 WORDS = {"bsp": ("steps=12", "evaluate=2", "save=3"), "asp": ("sync=asp",), "ssp": ("sync=ssp", "staleness=2"),
          "ssp 0": ("sync=ssp", "staleness=0", "servers=1")}  # fmt: skip
-VICTIMS = {"kill": (2,), "kill-first": (0,), "kill-two": (0, 2), "stop": (2,)}
+VICTIMS = {"kill": (2,), "kill-first": (0,), "kill-two": (0, 2), "stop": (2,), "exit": (2,), "error": (2,)}
 _once = threading.Lock()
 
 
-def run_workers(sync, words):
+def run_workers(sync, words, launched=False):
     """What the workers who reached the end wrote down, their parameters, and what was said."""
     binary = pathlib.Path(os.environ["ISOCHRON_BIN"]) / ("elastic_worker" if sync == "bsp" else "async_worker")
     with tempfile.TemporaryDirectory() as folder:
-        command = [ROOT / "tests/ranks/mpirun.sh", os.environ["MPIRUN"], "4", binary, folder, *WORDS[sync], *words]
-        if sync == "bsp":
+        start = [ROOT / "tests/ranks/mpirun.sh", os.environ["MPIRUN"], "4"]
+        if launched:
+            start = [binary.parent / "isochron", "launch", "-n", "4", "--"]
+        command = [*start, binary, folder, *WORDS[sync], *words]
+        if sync == "bsp" and not launched:
             command[:0] = [ROOT / "tests/elastic/outlived.sh", binary, folder]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    start_new_session=True)  # fmt: skip
@@ -75,9 +78,12 @@ def run_workers_of(cell):
         if cell.fault == "stop":
             place, faults = (place, ["signal=19"]) if cell.sync == "bsp" else (place.replace("forward", "stop"), [])
         faults += [place % victim for victim in VICTIMS[cell.fault]]
+        if cell.front == "own":
+            faults.append(f"ending={cell.fault}")
     faults.append("timeout=4000" if cell.fault == "stop" else f"timeout={round(1000 * cells.PATIENCE)}")
     same = cell.outcome in ("on", "smaller") and cell.sync in ("bsp", "ssp 0")
-    return *run_workers(cell.sync, (*base, *faults)), undisturbed(cell.sync, base) if same else None
+    tried = run_workers(cell.sync, (*base, *faults), cell.front == "own")
+    return *tried, undisturbed(cell.sync, base) if same else None
 
 
 def check_workers(cell, ends, models, said, reference):

@@ -209,7 +209,9 @@ class Jobs:
 
     def _run(self, cell):
         start = time.monotonic()
-        run = {"native": native_jobs.run_workers_of, "launch": native_jobs.run_launch}.get(cell.front, self._torch.run)
+        native = {"native": native_jobs.run_workers_of, "own": native_jobs.run_workers_of,
+                  "launch": native_jobs.run_launch}  # fmt: skip
+        run = native.get(cell.front, self._torch.run)
         result = run(cell)
         seconds = time.monotonic() - start
         print(f"{cell.name}: {seconds:.1f} s", flush=True)
@@ -243,7 +245,7 @@ def test_a_fault_in_pytorch(jobs, name):
     check_torch(CELLS[name], *jobs.result(CELLS[name]))
 
 
-@pytest.mark.parametrize("name", names("native"))
+@pytest.mark.parametrize("name", names("native", "own"))
 def test_a_fault_in_the_native_engine(jobs, name):
     native_jobs.check_workers(CELLS[name], *jobs.result(CELLS[name]))
 

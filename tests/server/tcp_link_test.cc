@@ -186,6 +186,19 @@ TEST(TcpLinkTest, WhoLetsGoOfATransferInTheMiddleIsNamedWithTheReason) {
   EXPECT_EQ(failure->text, "rank 1 on here closed the job in the middle of an epoch, in which others wait for it");
 }
 
+TEST(TcpLinkTest, WhoLeavesDoesNotWaitForEverForItsLastWordsToBeTaken) {
+  Raw raw;
+  constexpr std::size_t kMore = 8'000'000;  // than a socket holds
+  raw.link.tell(1, kReportTag, std::string(kMore, 'x'));
+  raw.link.leave(true);  // nobody has read a byte of it
+  std::size_t arrived = 0;
+  std::vector<char> bytes(1'000'000);
+  for (ssize_t size = 0; (size = ::recv(raw.socket, bytes.data(), bytes.size(), 0)) > 0;) {
+    arrived += static_cast<std::size_t>(size);
+  }
+  EXPECT_LT(arrived, kMore);
+}
+
 TEST(TcpLinkTest, AConnectionThatEndsWithoutAGoodbyeIsALoss) {
   Raw raw;
   raw.hang_up();

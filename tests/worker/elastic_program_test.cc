@@ -33,6 +33,9 @@ class ElasticProgramTest : public ShellTest {
  protected:
   // The launcher's folder is in the test's own, so that the script finds the workers.
   [[nodiscard]] Outcome script(const std::string& launch, const std::string& meanwhile) const {
+    return script_of("launch " + launch, meanwhile);
+  }
+  [[nodiscard]] Outcome script_of(const std::string& command, const std::string& meanwhile) const {
     const std::string wait_for_steps =
         "after() { while [ \"$(cat run.jsonl 2>/dev/null | wc -l)\" -lt $1 ]; do sleep 0.05; done; };"
         "pid() { cut -d' ' -f1 isochron-*/$1.pids; };"
@@ -41,7 +44,7 @@ class ElasticProgramTest : public ShellTest {
         "$p; };"
         "said() { until grep -q \"$1\" $2; do sleep 0.05; done; };";
     std::ofstream(folder_ / "script") << wait_for_steps << "export TMPDIR=$PWD OMP_NUM_THREADS=1\n"
-                                      << "timeout -s KILL 240 '" ISOCHRON_PROGRAM "' launch " << launch << " & job=$!\n"
+                                      << "timeout -s KILL 240 '" ISOCHRON_PROGRAM "' " << command << " & job=$!\n"
                                       << "launcher() { pgrep -P $job; };\n"
                                       << meanwhile << "\nwait $job\n";
     return shell("timeout -s KILL 300 bash script");
@@ -136,6 +139,20 @@ TEST_F(ElasticProgramTest, AWorkerIsAddedOnRequest) {
   expect_proven_ledger();
 }
 
+// Every other round has one sample, of which a newcomer gets none. It must save when the others do.
+TEST_F(ElasticProgramTest, WhoJoinsInARoundWithoutSamplesSavesWithTheOthers) {
+  const Outcome outcome = script(
+      "-n 2 -- train --dataset synthetic --model mlp:hidden=16 --train-samples 129 --test-samples 100 "
+      "--global-batch 128 --epochs 100000 --eval-every 0 --log run.jsonl --progress off --sync local --round-steps 1 "
+      "--checkpoints saved --checkpoint-every 40 --timeout 20",
+      "after 50; for joined in 1 2 3 4; do '" ISOCHRON_PROGRAM
+      "' launch --attach $(launcher) -n 1; until [ $(grep -c '\"join\"' run.jsonl) -ge $joined ]; do sleep 0.1; done; "
+      "done; after $(($(wc -l <run.jsonl) + 100)); kill -TERM $(launcher)");
+  EXPECT_EQ(outcome.status, 143) << outcome.errors;
+  EXPECT_THAT(events(), testing::ElementsAre("join w2", "join w3", "join w4", "join w5"));
+  expect_proven_ledger();
+}
+
 // What looks at runs finds the log of a job by its launcher.
 TEST_F(ElasticProgramTest, TheJobsLogIsFoundByItsLauncher) {
   const Outcome outcome = script(
@@ -177,6 +194,28 @@ TEST_F(ElasticProgramTest, AStoppedWorkerIsEvicted) {
   EXPECT_EQ(last_step(), 39);
   EXPECT_THAT(events(), Contains("evicted w2"));
   EXPECT_THAT(outcome.errors, HasSubstr("has kept the others waiting for"));
+  expect_proven_ledger();
+}
+
+// Every survivor calls it, and `kill` of a process that is gone is an error.
+TEST_F(ElasticProgramTest, AFenceThatFailsForWhoeverComesLastDoesNoHarm) {
+  const Outcome outcome = script(
+      "-n 3 -- " + kTrain + "--steps 40 --timeout 8 --fence 'mkdir {pid} && kill -9 {pid}'",
+      "after 10; kill -STOP $(pid 2)");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(last_step(), 39);
+  EXPECT_THAT(events(), testing::ElementsAre("evicted w2")) << "nobody else has left";
+  expect_proven_ledger();
+}
+
+// Those who wait for the one that calls it would be ended by their watchdog after four time-outs and 10 s.
+TEST_F(ElasticProgramTest, AFenceThatDoesNotEndIsGivenUpBeforeOthersAreEnded) {
+  const Outcome outcome = script(
+      "-n 3 -- " + kTrain + "--steps 40 --timeout 4 --fence 'mkdir {pid} && sleep 60; kill -9 {pid}'",
+      "after 10; kill -STOP $(pid 2)");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(last_step(), 39);
+  EXPECT_THAT(events(), testing::ElementsAre("evicted w2"));
   expect_proven_ledger();
 }
 
@@ -260,6 +299,27 @@ TEST_F(ElasticProgramTest, AJobWithAWorkerThatDoesNotStartInTimeIsStartedAgain) 
   EXPECT_THAT(outcome.errors, HasSubstr("there was no first step within 20 s"));
   EXPECT_EQ(last_step(), 19);
   expect_proven_ledger();
+}
+
+// They publish no step before all have come together, and programs of one's own never do.
+TEST_F(ElasticProgramTest, AComparisonThatLosesAWorkerWhileItStartsIsStartedAgain) {
+  std::ofstream(folder_ / "pair.toml") << "[[worker]]\ncores = 0.5\n[[worker]]\nname = \"b\"\ncores = 0.5\n";
+  const Outcome outcome = script_of(
+      "compare --cluster pair.toml --throttle duty-cycle --dataset synthetic --model mlp:hidden=16 --train-samples 512 "
+      "--test-samples 100 --global-batch 64 --policy uniform --steps 4 --rounds 1 --solo-seconds 0",
+      "kill -9 $(next 1)");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("worker \"b\" was lost (status 137) before the first step"));
+}
+
+TEST_F(ElasticProgramTest, AProgramOfOnesOwnThatLosesAWorkerWhileItStartsIsStartedAgain) {
+  const std::string own = " -- '" ELASTIC_WORKER "' '" + folder_.string() + "' steps=4";
+  const Outcome killed = script("-n 3" + own, "kill -9 $(next 1)");
+  ASSERT_EQ(killed.status, 0) << killed.errors;
+  EXPECT_THAT(killed.errors, HasSubstr("worker \"w1\" was lost (status 137) before the first step"));
+  const Outcome stopped = script("-n 3 --start-timeout 20" + own, "kill -STOP $(next 1)");
+  ASSERT_EQ(stopped.status, 0) << stopped.errors;
+  EXPECT_THAT(stopped.errors, HasSubstr("there was no first step within 20 s"));
 }
 
 // The others' votes end only if MPI knows of the death at once.
