@@ -15,7 +15,9 @@ void TrainRequest::add_options(CLI::App& command) {
   cli::add_config_option(command, config);
   const std::string group = "Output";
   output.add_option(command);
-  command.add_option("--log", log, "Write the run log, step by step; a resumed run adds to it, that of another run is set aside")
+  command
+      .add_option(
+          "--log", log, "Write the run log, step by step; a resumed run adds to it, that of another run is set aside")
       ->type_name("FILE")
       ->group(group);
   cli::add_choice(command, "--log-errors", log_errors, {"warn", "stop"}, "What to do if the log cannot be written")

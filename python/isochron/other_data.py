@@ -8,8 +8,8 @@ from typing import Any
 def refusal(call: str, samples: Any, differs: str) -> ValueError:
     """`differs`: in what, from that of before."""
     return ValueError(
-        f"{call} got another {type(samples).__name__}{differs} the one before; permitted: name= for one of them if they "
-        "are different data, or the same name= for both if they are the same"
+        f"{call} got another {type(samples).__name__}{differs} the one before; permitted: name= for one of them if "
+        "they are different data, or the same name= for both if they are the same"
     )
 
 

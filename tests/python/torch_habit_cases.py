@@ -50,7 +50,7 @@ def steps(job, model, optimizer, loader, most=None):
 
 
 def what_stays(sync):
-    """Threads of this process, before the first and after the second of two jobs, and whether their models are there."""
+    """Threads of this process after one job and after two, and whether the models of both are there."""
     threads, models = [], []
     for _ in range(3):
         gc.collect()

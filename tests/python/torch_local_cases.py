@@ -246,7 +246,8 @@ def not_finite_in_a_round(on_nonfinite):
 
 
 def without_a_store(folder):
-    """The store is lost within a round, and there is a look at the others before its next local step. How far the job comes."""
+    """The store is lost within a round, and there is a look at the others before its next local step. How far the job
+    comes."""
     folder = pathlib.Path(folder)
     job = make_job(1.0, round_steps=4)
     model = models.make("gpt2")

@@ -85,7 +85,7 @@ class TwoHosts:
         return [*enter, "sh", "-c", inside]
 
     def write_remote(self, path):
-        """A program that takes HOST COMMAND from any of the hosts to another, in place of ssh, whose options it lacks."""
+        """A program in place of ssh that takes HOST COMMAND, and no options, from any of the hosts to another."""
         lines = ["#!/bin/sh", "host=$1", "shift", 'command="$*"', 'case "$host" in']
         for host, name in enumerate(NAMES):
             enter = shlex.join(self._enter(host, 'eval "$1"'))

@@ -13,8 +13,8 @@ ROWS = {
 
 
 def follows(splits):
-    """Whether the split follows the speeds within ten steps: the fast worker, four times as fast, would have four fifths.
-    Other work on the machine may move some of it, in one turn of several even to equal shares; a loop whose times are
-    measured wrongly stays near them."""
+    """Whether the split follows the speeds within ten steps: the fast worker, four times as fast, would have four
+    fifths. Other work on the machine may move some of it, in one turn of several even to equal shares; a loop whose
+    times are measured wrongly stays near them."""
     by_the_tenth = splits[5:10]
     return sum(fast for fast, _ in by_the_tenth) > 1.5 * sum(slow for _, slow in by_the_tenth)

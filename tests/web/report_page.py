@@ -165,8 +165,8 @@ def trained_lines(policy, seconds):
         start = step * seconds + 100.0 * (step // 5)  # the other run's turn comes after five steps
         yield {"type": "step", "step": step, "start": start, "seconds": seconds, "workers": [0],
                "batch_sizes": [8], "starts": [start], "compute_seconds": [seconds], "wait_seconds": [0.25 * seconds],
-               "exchange_seconds": [0], "inner_wait_seconds": [0.125 * seconds], "work": [80], "padding": [20], "learning_rate_factor": 1, "changed": False,
-               "reason": "kept", "loss": 2 / (step + 1)}  # fmt: skip
+               "exchange_seconds": [0], "inner_wait_seconds": [0.125 * seconds], "work": [80], "padding": [20],
+               "learning_rate_factor": 1, "changed": False, "reason": "kept", "loss": 2 / (step + 1)}  # fmt: skip
         if step in (4, 9):
             yield {"type": "evaluation", "step": step + 1, "seconds": start + 2 * seconds, "loss": 1 / (step + 1),
                    "accuracy": 0.09 * (step + 1)}  # fmt: skip

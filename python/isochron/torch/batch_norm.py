@@ -7,9 +7,9 @@ and the gradient of its inputs is that of all workers' losses together:
 A worker without samples computes a stand-in, which is not in the statistics: (w / s) dy is all of its dx.
 Losses are scaled by b_k K / B and gradients averaged, so what remains is one batch of B.
 
-A layer costs an exchange of 2 C + 1 numbers forward and one of 2 C backward: over NCCL, without the host waiting for the
-GPU, if gradients go that way, else through host memory, so that workers on CPUs and GPUs mix, from everybody to everybody
-in one hop.
+A layer costs an exchange of 2 C + 1 numbers forward and one of 2 C backward: over NCCL, without the host waiting for
+the GPU, if gradients go that way, else through host memory, so that workers on CPUs and GPUs mix, from everybody to
+everybody in one hop.
 Over NCCL the kernels of torch's own SyncBatchNorm do the arithmetic, which read and write an input in its own precision
 and layout and weigh every worker's statistics by its count.
 All workers must run the same layers in the same order. A lost worker does not show in the model's code: from then on

@@ -9,9 +9,9 @@ and those into blocks of 256 numbers, each with its largest as a scale:
 So each number travels twice as a byte, in place of twice as four, and what rounding loses comes with the next step
 (Seide et al. 2014; Tang et al. 2021 for the two stages). All decode the same bytes: replicas stay equal bit by bit.
 
-The exchange begins when all gradients are there. What is owed is the mean of the errors. They are kept by parameter, not
-by DDP's buckets, so that they stay when buckets or members change. They are of the loss that was differentiated: when a
-GradScaler changes its scale, what is owed at that moment counts by the old one.
+The exchange begins when all gradients are there. What is owed is the mean of the errors. They are kept by parameter,
+not by DDP's buckets, so that they stay when buckets or members change. They are of the loss that was differentiated:
+when a GradScaler changes its scale, what is owed at that moment counts by the old one.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ import torch
 
 
 class LossWeight(float):
-    """A float, also when a number scales it. torch hands products of it and a tensor to __torch_function__: a tensor of a
-    single number is a loss."""
+    """A float, also when a number scales it. torch hands products of it and a tensor to __torch_function__: a tensor of
+    a single number is a loss."""
 
     _see: Callable[[torch.Tensor], None]
 

@@ -202,7 +202,8 @@ class StreamSource:
         if not harmless:
             raise ValueError(
                 f"{why}, and whether the samples are the same on all workers cannot be seen; permitted: to draw from "
-                "Python's, NumPy's and torch's own generators, which the job seeds, or from one that set_epoch(epoch) seeds"
+                "Python's, NumPy's and torch's own generators, which the job seeds, or from one that set_epoch(epoch) "
+                "seeds"
             )
         if not self._warned and self._replica.rank == 0:
             log.warning("%s; training goes on, with other draws on every worker and after a resume", why)

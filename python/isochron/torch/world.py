@@ -294,9 +294,9 @@ class World:
         return groups
 
     def close(self) -> None:
-        """Lets go of the groups that were made for this job: their threads would stay as long as the process. Later ones
-        do stay, since torch names them by how many there are, and a group of that name again would find the old one's
-        addresses; so do NCCL's, over which a GPU may still have something to do."""
+        """Lets go of the groups that were made for this job: their threads would stay as long as the process. Later
+        ones do stay, since torch names them by how many there are, and a group of that name again would find the old
+        one's addresses; so do NCCL's, over which a GPU may still have something to do."""
         self.end_watch()
         if self.has_group and self._rendezvous.generation == 0 and not self._uses_nccl and self.sides is None:
             groups = self._let_go()
