@@ -33,6 +33,14 @@ void bind_assignment(nb::module_& module) {
       });
 }
 
+void bind_failure(nb::module_& module) {
+  nb::class_<Failure>(module, "Failure", "Why somebody ends the job.")
+      .def_ro("kind", &Failure::kind)
+      .def_ro("text", &Failure::text)
+      .def_ro("ranks", &Failure::ranks)
+      .def_ro("hosts", &Failure::hosts);
+}
+
 void bind_layout(nb::module_& module) {
   nb::class_<Strip>(module, "Strip", "Parameters of one group and type of number, end to end.")
       .def_ro("group", &Strip::group)
@@ -84,6 +92,7 @@ void bind_layout(nb::module_& module) {
 
 void bind_dispatch(nb::module_& module) {
   bind_assignment(module);
+  bind_failure(module);
   bind_layout(module);
   module.def(
       "asynchronous_momentum",
