@@ -73,7 +73,8 @@ std::string cost_change_text(const PlanTask& task, const std::optional<Alternati
 
 std::string machines_table(const PlanTask& task, const PlanResults& results) {
   const bool priced = has_prices(task) && task.dataset_size > 0;
-  std::vector<std::string> head{"machine", "count", "batch", "share", "alone/s", "rate if one less", "rate if one more"};
+  std::vector<std::string> head{
+      "machine", "count", "batch", "share", "alone/s", "rate if one less", "rate if one more"};
   if (priced) {
     head.insert(head.end(), {"cost if one less", "cost if one more"});
   }
