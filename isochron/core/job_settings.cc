@@ -315,7 +315,7 @@ void validate_local(const JobSettings& settings) {
   require_bsp(settings.on_bad_sample == "stop", "on_bad_sample", "skip", sync);
 }
 
-void validate_python(const JobSettings& settings, Framework framework) {
+void validate_python(const JobSettings& settings) {
   require(
       settings.rate.rule != RateRule::kAdaScale, "lr_rule", "'adascale'", "in Python so far: none, linear, sqrt, legw");
   require(
@@ -325,11 +325,6 @@ void validate_python(const JobSettings& settings, Framework framework) {
   }
   require_bsp(settings.weighting == Weighting::kExact, "weighting", "mean", settings.sync);
   require_bsp(settings.on_bad_sample == "stop", "on_bad_sample", "skip", settings.sync);
-  require_bsp(
-      framework == Framework::kTensorFlow || settings.on_nonfinite != OnNonFinite::kSkip,
-      "on_nonfinite",
-      "skip",
-      settings.sync);
 }
 
 }  // namespace
@@ -366,7 +361,7 @@ void validate(const JobSettings& settings, Framework framework) {
     validate_async(settings);
   }
   if (framework != Framework::kNative) {
-    validate_python(settings, framework);
+    validate_python(settings);
   }
 }
 

@@ -67,11 +67,13 @@ def test_one_worker_does_what_a_plain_loop_does(alone, num_workers):
     assert result["scales"] == [512.0, 512.0]  # halved by the overflow
 
 
-def test_a_loss_that_is_not_finite_ends_the_job_on_all_workers_unless_ignored(pair):
+def test_a_loss_that_is_not_finite_ends_the_job_on_all_workers_unless_skipped_or_ignored(pair):
     for result in pair.run("not_finite_alone", options={}):
         assert result["kind"] == "NonFiniteError" and result["finite"], result
         assert "the gradient is not finite on worker-1 (rank 1, loss inf)" in result["words"]
-    assert pair.run("not_finite_alone", options={"on_nonfinite": "ignore"}) == [{"kind": "none"}] * 2
+    for what, finite in (("skip", True), ("ignore", False)):
+        expected = {"kind": "none", "finite": finite, "complete": True}
+        assert pair.run("not_finite_alone", options={"on_nonfinite": what}) == [expected] * 2
 
 
 def test_what_is_not_possible_is_refused_by_name(pair):

@@ -172,9 +172,10 @@ def not_finite_alone(options):
                 job.backward(loss + math.inf if job.rank == job.size - 1 and number == 1 else loss)
                 optimizer.step()
                 optimizer.zero_grad()
+            complete = job.ledger.complete
     except isochron.NonFiniteError as error:
         return {"kind": "NonFiniteError", "words": str(error), "finite": bool(values(model).isfinite().all())}
-    return {"kind": "none"}
+    return {"kind": "none", "finite": bool(values(model).isfinite().all()), "complete": complete}
 
 
 def words_of(call):
