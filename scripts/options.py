@@ -24,30 +24,39 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 '''
-CLASSES = {  # with who takes the options: PyTorch, TensorFlow
-    (True, True): ("JobKeywords(TypedDict", "isochron.torch.Job and isochron.tensorflow.Job take besides global_batch"),
-    (True, False): ("TorchJobKeywords(JobKeywords", "isochron.torch.Job takes alone"),
-    (False, True): ("TensorFlowJobKeywords(JobKeywords", "isochron.tensorflow.Job takes alone"),
+CLASSES = {  # by who takes the options; None: both, with the same values
+    None: ("JobKeywords(TypedDict", "isochron.torch.Job and isochron.tensorflow.Job take besides global_batch"),
+    "torch": ("TorchJobKeywords(JobKeywords", "isochron.torch.Job takes alone, or with values of its own"),
+    "tensorflow": (
+        "TensorFlowJobKeywords(JobKeywords",
+        "isochron.tensorflow.Job takes alone, or with values of its own",
+    ),
 }
 
 
-def python_type(row):
-    if row["choices"] and row["type"] == "str":
-        return "Literal[" + ", ".join(f'"{choice}"' for choice in row["choices"]) + "]"
+def python_type(row, face):
+    if row["choices"][face] and row["type"] == "str":
+        return "Literal[" + ", ".join(f'"{choice}"' for choice in row["choices"][face]) + "]"
     return row["type"]
+
+
+def is_shared(row):
+    """Whether both frameworks take the option, and the same values of it."""
+    return row["torch"] and row["tensorflow"] and row["choices"]["torch"] == row["choices"]["tensorflow"]
 
 
 def keywords(rows):
     lines = [HEAD]
-    for faces, (name, meaning) in CLASSES.items():
+    for face, (name, meaning) in CLASSES.items():
         lines.append(f'\n\nclass {name}, total=False):\n    """What {meaning}."""\n\n')
-        lines += [entry(row) for row in rows
-                  if (row["torch"], row["tensorflow"]) == faces and row["name"] != "global_batch"]  # fmt: skip
+        taker = face or "torch"
+        lines += [entry(row, taker) for row in rows
+                  if row["name"] != "global_batch" and row[taker] and is_shared(row) == (face is None)]  # fmt: skip
     return "".join(lines)
 
 
-def entry(row):
-    kind = python_type(row)
+def entry(row, face):
+    kind = python_type(row, face)
     line = f"    {row['name']}: {kind}"
     if len(line) > 116:
         kind = kind.removeprefix("Literal[").removesuffix("]")
@@ -60,7 +69,7 @@ def table(rows, face):
     lines = ["| option | permitted | default | meaning | the same on all workers |", "|---|---|---|---|---|"]
     for row in shown:
         name = "--" + row["name"].replace("_", "-") if face == "command_line" else row["name"]
-        permitted = row["permitted"].replace("|", "\\|")
+        permitted = (", ".join(row["choices"][face]) or row["permitted"]).replace("|", "\\|")
         default = "" if row["default"] == "" or row["name"] == "global_batch" else f"`{row['default']}`"
         agreed = "yes, and as in the checkpoint" if row["checkpointed"] else "yes" if row["agreed"] else ""
         lines.append(f"| `{name}` | {permitted} | {default} | {row['meaning']} | {agreed} |")

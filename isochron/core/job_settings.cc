@@ -101,10 +101,15 @@ void add_split(Table& table, JobSettings& settings) {
 void add_sync(Table& table, JobSettings& settings) {
   AsyncOptions& async = settings.async;
   table.begin("How workers keep in step");
-  table.add(
-      choice_option(
-          "sync", settings.sync, kSyncNames, "In step, in local rounds, each on its own, on its own within a bound"),
-      kShared);
+  table
+      .add(
+          choice_option(
+              "sync",
+              settings.sync,
+              kSyncNames,
+              "In step, in local rounds, each on its own, on its own within a bound"),
+          kShared)
+      .takers = {{"local", kCommandLine | kTorch}};
   table.add(
       integer_option("staleness", async.staleness, 0, kMostCount, "ssp: iterations ahead of the slowest at most"),
       kShared | kSspOnly);
@@ -150,12 +155,11 @@ void add_rounds(Table& table, JobSettings& settings) {
 
 void add_rate(Table& table, JobSettings& settings) {
   table.begin("How it learns");
-  table
-      .add(
-          choice_option(
-              "lr_rule", settings.rate.rule, kRateRuleNames, "How the learning rate follows the global batch"),
-          kShared)
-      .aliases = {"rate"};
+  JobOption& lr_rule = table.add(
+      choice_option("lr_rule", settings.rate.rule, kRateRuleNames, "How the learning rate follows the global batch"),
+      kShared);
+  lr_rule.aliases = {"rate"};
+  lr_rule.takers = {{"adascale", kCommandLine}};
   table.add(
       integer_option(
           "reference_batch",
@@ -219,15 +223,15 @@ void add_failures(Table& table, JobSettings& settings) {
           kOpen,
           "Seconds that a worker may keep the others waiting before it is out"),
       kEverywhere);
-  table
-      .add(
-          choice_option(
-              "on_nonfinite",
-              settings.on_nonfinite,
-              kOnNonFiniteNames,
-              "When a gradient is not finite: end, leave the step out, go back to a checkpoint"),
-          kShared)
-      .aliases = {"numbers"};
+  JobOption& on_nonfinite = table.add(
+      choice_option(
+          "on_nonfinite",
+          settings.on_nonfinite,
+          kOnNonFiniteNames,
+          "When a gradient is not finite: end, leave the step out, go back to a checkpoint"),
+      kShared);
+  on_nonfinite.aliases = {"numbers"};
+  on_nonfinite.takers = {{"rollback", kCommandLine}};
   table.add(
       choice_option(
           "on_bad_sample",
@@ -315,11 +319,21 @@ void validate_local(const JobSettings& settings) {
   require_bsp(settings.on_bad_sample == "stop", "on_bad_sample", "skip", sync);
 }
 
+// Choices that the framework does not have.
+void validate_choices(const JobSettings& settings, Framework framework) {
+  const auto [taker, named] = framework == Framework::kTorch        ? std::pair{kTorch, "PyTorch"}
+                              : framework == Framework::kTensorFlow ? std::pair{kTensorFlow, "TensorFlow"}
+                                                                    : std::pair{kCommandLine, "the native engine"};
+  JobSettings copy = settings;
+  for (const JobOption& option : job_options(copy)) {
+    const auto found = option.takers.find(option.get());
+    if (found != option.takers.end() && (found->second & taker) == 0) {
+      refuse(option.name, shown(option), joined(option.choices_of(taker), ", ") + " with " + named);
+    }
+  }
+}
+
 void validate_python(const JobSettings& settings) {
-  require(
-      settings.rate.rule != RateRule::kAdaScale, "lr_rule", "'adascale'", "in Python so far: none, linear, sqrt, legw");
-  require(
-      settings.on_nonfinite != OnNonFinite::kRollBack, "on_nonfinite", "'rollback'", "in Python: stop, skip, ignore");
   if (in_step(settings.sync)) {
     return;
   }
@@ -328,6 +342,15 @@ void validate_python(const JobSettings& settings) {
 }
 
 }  // namespace
+
+std::vector<std::string> JobOption::choices_of(JobOptionTraits taker) const {
+  std::vector<std::string> taken = choices;
+  std::erase_if(taken, [this, taker](const std::string& choice) {
+    const auto found = takers.find(choice);
+    return found != takers.end() && (found->second & taker) == 0;
+  });
+  return taken;
+}
 
 std::vector<JobOption> job_options(JobSettings& settings) {
   Table table;
@@ -353,9 +376,8 @@ const JobOption* find_option(std::span<const JobOption> options, std::string_vie
 void validate(const JobSettings& settings, Framework framework) {
   validate_rows(settings);
   (void)make_policy(settings.policy);
+  validate_choices(settings, framework);
   if (settings.sync == Sync::kLocal) {
-    const bool known = framework != Framework::kTensorFlow;
-    require(known, "sync", "'local'", "bsp, asp, ssp with TensorFlow");
     validate_local(settings);
   } else if (settings.sync != Sync::kBsp) {
     validate_async(settings);

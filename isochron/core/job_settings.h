@@ -154,8 +154,11 @@ enum class Framework : std::uint8_t { kNative, kTorch, kTensorFlow };
 
 struct JobOption : Option {
   unsigned traits = 0;
+  std::map<std::string, unsigned, std::less<>> takers;  // of choices that not everybody takes who takes the option
 
   [[nodiscard]] bool is(JobOptionTraits trait) const { return (traits & trait) == trait; }
+  /// What kCommandLine, kTorch or kTensorFlow may choose.
+  [[nodiscard]] std::vector<std::string> choices_of(JobOptionTraits taker) const;
 };
 
 /// The table, bound to `settings`, which must outlive it.

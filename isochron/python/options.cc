@@ -1,6 +1,8 @@
+#include <array>
 #include <charconv>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nanobind/nanobind.h>
@@ -88,19 +90,25 @@ void set(JobSettings& self, const std::string& name, nb::handle value) {
   }
 }
 
+constexpr std::array<std::pair<const char*, JobOptionTraits>, 3> kTakers{
+    {{"command_line", kCommandLine}, {"torch", kTorch}, {"tensorflow", kTensorFlow}}};
+
+/// Who takes an option is in it by name, and what of its choices each may take.
 nb::dict row(const JobOption& option) {
   nb::dict row;
   row["name"] = option.name;
   row["type"] = to_python(option, option.standard).type().attr("__name__");
-  row["choices"] = option.choices;
   row["default"] = to_python(option, option.standard);
   row["permitted"] = option.permitted;
   row["meaning"] = option.meaning;
   row["group"] = option.group;
   row["aliases"] = option.aliases;
-  row["command_line"] = option.is(kCommandLine);
-  row["torch"] = option.is(kTorch);
-  row["tensorflow"] = option.is(kTensorFlow);
+  nb::dict choices;
+  for (const auto& [name, taker] : kTakers) {
+    row[name] = option.is(taker);
+    choices[name] = option.choices_of(taker);
+  }
+  row["choices"] = choices;
   row["agreed"] = option.is(kAgreed);
   row["checkpointed"] = option.is(kCheckpointed);
   return row;

@@ -20,8 +20,6 @@ class JobKeywords(TypedDict, total=False):
     """Sets parameters and the order of the samples."""
     sync_batch_norm: bool
     """BatchNorm over the global batch, not each worker's samples."""
-    sync: Literal["bsp", "local", "asp", "ssp"]
-    """In step, in local rounds, each on its own, on its own within a bound."""
     staleness: int
     """ssp: iterations ahead of the slowest at most."""
     push_rate: Literal[
@@ -30,7 +28,7 @@ class JobKeywords(TypedDict, total=False):
     """asp, ssp: what an update's learning rate follows."""
     momentum_correction: bool
     """asp, ssp: less momentum, since asynchrony adds some."""
-    lr_rule: Literal["none", "linear", "sqrt", "legw", "adascale"]
+    lr_rule: Literal["none", "linear", "sqrt", "legw"]
     """How the learning rate follows the global batch."""
     reference_batch: int
     """The batch that the rate was tuned for; 0: the global batch."""
@@ -50,13 +48,15 @@ class JobKeywords(TypedDict, total=False):
     """It takes multiples of this."""
     timeout: float
     """Seconds that a worker may keep the others waiting before it is out."""
-    on_nonfinite: Literal["stop", "skip", "rollback", "ignore"]
+    on_nonfinite: Literal["stop", "skip", "ignore"]
     """When a gradient is not finite: end, leave the step out, go back to a checkpoint."""
 
 
 class TorchJobKeywords(JobKeywords, total=False):
-    """What isochron.torch.Job takes alone."""
+    """What isochron.torch.Job takes alone, or with values of its own."""
 
+    sync: Literal["bsp", "local", "asp", "ssp"]
+    """In step, in local rounds, each on its own, on its own within a bound."""
     round_steps: int
     """local: steps between two exchanges; 0: chosen."""
     network_share: float
@@ -78,7 +78,9 @@ class TorchJobKeywords(JobKeywords, total=False):
 
 
 class TensorFlowJobKeywords(JobKeywords, total=False):
-    """What isochron.tensorflow.Job takes alone."""
+    """What isochron.tensorflow.Job takes alone, or with values of its own."""
 
+    sync: Literal["bsp", "asp", "ssp"]
+    """In step, in local rounds, each on its own, on its own within a bound."""
     transport: Literal["tensorflow", "sockets"]
     """asp, ssp: over TensorFlow's own servers, or over sockets of our own, which are faster."""

@@ -44,7 +44,27 @@ def test_help_of_the_program_has_every_option_of_the_table():
 def test_typed_keywords_are_those_of_the_table():
     for one, face in ((TorchJobKeywords, "torch"), (TensorFlowJobKeywords, "tensorflow")):
         assert set(typing.get_type_hints(one)) == names(face) - {"global_batch"}
-    assert set(typing.get_type_hints(JobKeywords)) == names("torch") & names("tensorflow") - {"global_batch"}
+        for row in _core.job_options():
+            if row[face] and row["type"] == "str" and row["choices"][face]:
+                assert list(typing.get_args(typing.get_type_hints(one)[row["name"]])) == row["choices"][face]
+    rows = _core.job_options()
+    other_values = {row["name"] for row in rows if row["choices"]["torch"] != row["choices"]["tensorflow"]}
+    shared = names("torch") & names("tensorflow") - {"global_batch"} - other_values
+    assert set(typing.get_type_hints(JobKeywords)) == shared
+
+
+@pytest.mark.parametrize(
+    ("framework", "name", "value", "permitted"),
+    [
+        ("torch", "lr_rule", "adascale", "none, linear, sqrt, legw with PyTorch"),
+        ("tensorflow", "on_nonfinite", "rollback", "stop, skip, ignore with TensorFlow"),
+        ("tensorflow", "sync", "local", "bsp, asp, ssp with TensorFlow"),
+    ],
+)
+def test_a_value_that_a_framework_does_not_have_is_refused(framework, name, value, permitted):
+    settings = _core.JobSettings(global_batch=8, **{name: value})
+    with pytest.raises(ValueError, match=re.escape(f"{name} is '{value}'; permitted: {permitted}")):
+        settings.validate(framework)
 
 
 def test_the_job_takes_these_keywords():
@@ -88,6 +108,7 @@ WRONG = {
     'isochron.Job(global_batch=8, polcy="isochron")': "polcy",
     'isochron.Job(global_batch="8")': "global_batch",
     'isochron.Job(global_batch=8, last_batch="kept")': "last_batch",
+    'isochron.Job(global_batch=8, on_nonfinite="rollback")': "on_nonfinite",
     "job.loader([1, 2], num_worker=2)": "num_worker",
     'job.loader([1, 2], collate="folded")': "collate",
 }
@@ -171,3 +192,13 @@ def test_workers_compare_every_option_that_they_must_share():
         mine, theirs = _core.JobSettings(), _core.JobSettings(**{row["name"]: value})
         refusal = _core.objection(theirs.introduction("cpu", first=False), mine.introduction("cpu", first=True))
         assert refusal.startswith(f"{row['name']} is") == row["agreed"], (row["name"], refusal)
+
+
+@pytest.mark.parametrize("name", ["torch.job", "torch.steps", "torch.loader", "tensorflow.job", "tensorflow.datasets"])
+def test_what_the_reference_shows_of_a_job_is_documented(name):
+    """The site's reference leaves out what has no docstring."""
+    path = ROOT / "python" / "isochron" / (name.replace(".", "/") + ".py")
+    for one in ast.parse(path.read_text()).body:
+        if isinstance(one, ast.ClassDef) and not one.name.startswith("_"):
+            public = [each for each in one.body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
+            assert [f"{one.name}.{each.name}" for each in public if not ast.get_docstring(each)] == []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -84,7 +84,7 @@ class HandsOut:
 
     def dataset(
         self, samples: Any, *, name: str | None = None, lengths: Any = None, cost: Any = "linear",
-        collate: str = "padded", count: str | None = None,
+        collate: Literal["padded", "packed"] = "padded", count: Literal["lengths"] | None = None,
     ) -> tf.data.Dataset:  # fmt: skip
         """This worker's share of every global batch of `samples`; one pass over it is what is left of the epoch.
         `samples` are arrays, a tf.data.Dataset of single samples, or anything with len() and [number].
