@@ -316,7 +316,7 @@ def _keep_store(listener: socket.socket, key: bytes) -> Marks:
     host, port = listener.getsockname()[:2]
     store = dist.TCPStore(host, port, is_master=True, timeout=STORE_TIMEOUT, wait_for_workers=False,
                           master_listen_fd=listener.detach())  # fmt: skip
-    return SealedStore(store, key)
+    return SealedStore(store, key, STORE_TIMEOUT.total_seconds())
 
 
 def _join_store(host: str, port: int, key: bytes) -> Marks:
@@ -328,7 +328,8 @@ def _join_store(host: str, port: int, key: bytes) -> Marks:
 
     from isochron.torch.sealed import SealedStore
 
-    return SealedStore(dist.TCPStore(host, port, timeout=STORE_TIMEOUT, wait_for_workers=False), key)
+    store = dist.TCPStore(host, port, timeout=STORE_TIMEOUT, wait_for_workers=False)
+    return SealedStore(store, key, STORE_TIMEOUT.total_seconds())
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,8 +4,10 @@ import dataclasses
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -198,7 +200,7 @@ def test_what_others_write_into_the_store_is_as_if_it_were_not_there():
     from isochron.torch.sealed import SealedStore
 
     store, chance = dist.HashStore(), random.Random(3)
-    ours, theirs = SealedStore(store, b"the job's key"), SealedStore(store, b"another one")
+    ours, theirs = SealedStore(store, b"the job's key", 60.0), SealedStore(store, b"another one", 60.0)
     theirs.set("evicted/1", "{}")
     assert ours.get("evicted/1") is None
     ours.set("dead/1", "by the launcher")
@@ -271,6 +273,36 @@ def test_a_time_out_names_rank_and_host(nursery):
         ranks.close()
 
 
+STORE = """
+import torch.distributed as dist
+store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+print(store.port, flush=True)
+input()
+"""
+
+
+def test_a_store_whose_keeper_is_stopped_is_given_up():
+    """torch's own client waits for ever for an answer."""
+    import torch.distributed as dist
+
+    from isochron.errors import PeerLostError
+    from isochron.torch.sealed import SealedStore
+
+    command = [sys.executable, "-c", STORE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as keeper:
+        client = dist.TCPStore("127.0.0.1", int(keeper.stdout.readline()), wait_for_workers=False)
+        store = SealedStore(client, b"key", 2.0)
+        store.set("name", "value")
+        assert store.get("name") == "value" and store.get("another name") is None
+        keeper.send_signal(signal.SIGSTOP)
+        started = time.monotonic()
+        for _ in range(100):  # the first question waits for 2 s, none of the others
+            with pytest.raises(PeerLostError, match="did not answer within 2 s; whoever keeps it, the launcher or the"):
+                store.get("name")
+        assert time.monotonic() - started < 30.0
+        keeper.kill()
+
+
 def test_a_death_that_is_not_visible_yet_is_waited_for():
     """A process that is killed closes its connections before anybody can see that it is dead."""
     import torch.distributed as dist
@@ -278,7 +310,7 @@ def test_a_death_that_is_not_visible_yet_is_waited_for():
     from isochron.torch.peers import Rendezvous, Peer
     from isochron.torch.sealed import SealedStore
 
-    store = SealedStore(dist.HashStore(), b"key")
+    store = SealedStore(dist.HashStore(), b"key", 60.0)
     me = Peer.here(0)
     rendezvous = Rendezvous(store, store, me, timeout=60.0)
     with subprocess.Popen(["sleep", "1"]) as dying, subprocess.Popen(["sleep", "60"]) as living:
@@ -303,7 +335,7 @@ def test_who_comes_while_another_worker_decides_is_not_evicted():
     from isochron.torch.peers import Rendezvous, Peer
     from isochron.torch.sealed import SealedStore
 
-    store = SealedStore(dist.HashStore(), b"of this test")
+    store = SealedStore(dist.HashStore(), b"of this test", 60.0)
     me = Peer.here(0)
     with subprocess.Popen(["sleep", "60"]) as process:
         try:

@@ -255,7 +255,7 @@ def test_a_strangers_words_in_the_store_evict_nobody(tmp_path):
         store = dist.TCPStore("127.0.0.1", port, wait_for_workers=False)
         from isochron.torch.sealed import SealedStore
 
-        forged = SealedStore(store, b"another key than the job's")
+        forged = SealedStore(store, b"another key than the job's", 60.0)
         for rank in (0, 1):
             for name in (f"evicted/{rank}", f"dead/{rank}"):
                 store.set(f"isochron/{name}", json.dumps({"rank": 0}))

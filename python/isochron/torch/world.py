@@ -92,13 +92,13 @@ def _groups() -> list[dist.ProcessGroup]:
     return list(dist.distributed_c10d._world.pg_names)
 
 
-def _launcher_marks() -> SealedStore | None:
+def _launcher_marks(timeout: float) -> SealedStore | None:
     """Where `python -m isochron.launch` says who is dead."""
     key = job_key.find()
     if "ISOCHRON_LAUNCH" not in os.environ or key is None:
         return None
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    return SealedStore(dist.TCPStore(address, port, wait_for_workers=False), key)
+    return SealedStore(dist.TCPStore(address, port, wait_for_workers=False), key, timeout)
 
 
 def _gpu(device: torch.device) -> tuple[str, bool] | None:
@@ -150,8 +150,8 @@ class World:
         self.elastic = elastic is not False
         self.members = [peer for peer, _ in everybody]
         key = job_key.mixed(f"{_jobs} {everybody[0][1]}")
-        store = SealedStore(dist.distributed_c10d._get_default_store(), key)
-        self._rendezvous = Rendezvous(store, _launcher_marks() or store, self.me, timeout)
+        store = SealedStore(dist.distributed_c10d._get_default_store(), key, timeout)
+        self._rendezvous = Rendezvous(store, _launcher_marks(timeout) or store, self.me, timeout)
 
     def _introduce(self) -> list[tuple[Peer, str]]:
         """Every worker and its part of the key: over the group, not by the store, into which anybody can write, since
