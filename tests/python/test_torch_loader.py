@@ -1,6 +1,8 @@
 """Every sample once, in batches of the size that was decided, whatever fetches them."""
 
 import collections
+import gc
+import os
 
 import pytest
 
@@ -40,6 +42,46 @@ def test_workers_processes_and_collate_functions_make_no_difference(pair):
     assert len(sizes) > 2  # the split changed, so something could have been stale
     # Augmentation depends on (seed, epoch, sample) alone, not on who fetched it or how the step was split.
     assert noises(in_process) == noises(processes) == noises(custom)
+
+
+class Ended:
+    """Says in which process it comes to its end, which the collector alone brings: it holds itself."""
+
+    def __init__(self, file):
+        self._file, self._itself = file, self
+
+    def __del__(self):
+        with open(self._file, "a") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+class Collecting:
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        gc.collect()
+        return index
+
+
+def test_a_loader_process_leaves_what_its_parent_threw_away_alone(tmp_path):
+    """The end of a process group would wait there for threads that only the parent has."""
+    import torch
+
+    import isochron.torch as isochron
+
+    gc.disable()
+    try:
+        Ended(tmp_path / "ended")
+        job = isochron.Job(global_batch=4)
+        job.prepare(torch.nn.Linear(1, 1))
+        assert len(next(iter(job.loader(Collecting(), num_workers=1)))) == 4
+        assert not (tmp_path / "ended").exists()
+    finally:
+        gc.enable()
+    gc.collect()
+    assert (tmp_path / "ended").read_text() == f"{os.getpid()}\n"
+    job.close()
 
 
 def test_streams_are_dealt_exactly(pair):

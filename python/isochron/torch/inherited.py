@@ -1,12 +1,16 @@
-"""Connections of process groups, which a forked process must not keep.
+"""What a forked process, a loader process of ours or of PyTorch's DataLoader, must not have of its parent.
 
-gloo tells the others that it gives up a group by closing its connections. A loader process that was forked meanwhile,
-ours or one of PyTorch's DataLoader, would hold them open, and the others would wait until their time-out.
+Connections of process groups: gloo tells the others that it gives up a group by closing its connections; a forked
+process would hold them open, and the others would wait until their time-out.
+
+Garbage: a process group that the parent has done with may wait for Python's collector. If it came to that in the
+forked process, the group's end would wait for threads that only the parent has, for ever.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 from collections.abc import Iterator
 
@@ -40,3 +44,4 @@ def _let_go() -> None:
 
 
 os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=gc.freeze)
