@@ -80,7 +80,7 @@ site: setup ## write the documents as a web site to build/site
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet
 
 wheel: ## pack the Python package with its native module and the program into dist
-	@scripts/setup.sh build
+	@scripts/setup.sh wheel
 	@.venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/isochron-*.whl
 

@@ -5,6 +5,7 @@
 #   test        the tests of `make test`
 #   tensorflow  TensorFlow in an environment of its own
 #   check       linters, sanitizers, fuzzers, frameworks that the package works with: `make check`
+#   wheel       what packs the Python package alone: `make wheel`
 set -eu
 cd "$(dirname "$0")/.."
 log=build/log/setup.log
@@ -15,6 +16,8 @@ packages_of() {
       libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libcpp-httplib-dev zlib1g-dev dataset-fashion-mnist
       $(command -v npm >/dev/null || echo npm)" ;;  # any npm will do; Debian's comes with a great many packages
     test) echo "libgtest-dev libgmock-dev librapidcheck-dev libglpk-dev spin chromium" ;;
+    wheel) echo "g++ git python3 python3-venv libcli11-dev libtomlplusplus-dev nlohmann-json3-dev zlib1g-dev
+      $(command -v npm >/dev/null || echo npm)" ;;
     check) echo "clang-19 clang-format-19 libclang-rt-19-dev libbenchmark-dev
       slurmctld slurmd slurm-client munge libpmix-dev" ;;
   esac
@@ -124,6 +127,10 @@ for group in "$@"; do
   case $group in
     build)
       install_python .venv requirements.txt
+      scripts/web.py
+      ;;
+    wheel)
+      [ -x .venv/bin/python ] || python3 -m venv .venv
       scripts/web.py
       ;;
     test | check) install_python .venv "requirements-$group.txt" ;;

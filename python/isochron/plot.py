@@ -67,10 +67,8 @@ def accuracy(runs: Run | Sequence[Run], axes: Axes | None = None, over: Over = "
 
 def overview(runs: Run | Sequence[Run]) -> Figure:
     """Batch sizes of the last run, and times, balance and loss of all. Without a loss: the last run's worker times."""
-    import matplotlib.pyplot
-
     listed = _listed(runs)
-    figure, grid = matplotlib.pyplot.subplots(2, 2, figsize=(11, 7), layout="constrained")
+    figure, grid = _pyplot().subplots(2, 2, figsize=(11, 7), layout="constrained")
     batch_sizes(listed[-1], grid[0][0]).set_title(f"policy {listed[-1].label}")
     step_times(listed, grid[0][1])
     balance(listed, grid[1][0])
@@ -101,13 +99,15 @@ def _colour(place: int, count: int) -> Any:
 
 
 def _new_axes(axes: Axes | None) -> Axes:
-    if axes is not None:
-        return axes
+    return _pyplot().subplots(layout="constrained")[1] if axes is None else axes
+
+
+def _pyplot() -> Any:
     try:
         import matplotlib.pyplot
     except ImportError:
         raise ImportError("isochron.plot needs matplotlib: pip install isochron[plot]") from None
-    return matplotlib.pyplot.subplots(layout="constrained")[1]
+    return matplotlib.pyplot
 
 
 def _places(run: Run, over: Over) -> list[float]:

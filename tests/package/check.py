@@ -4,6 +4,7 @@
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -80,6 +81,14 @@ def check_core(folder):
     run(project / "build" / "trainer")
 
 
+def tagged_clone(folder):
+    """What is committed, with the tag that the document names."""
+    run("git", "clone", "--quiet", "--no-hardlinks", ROOT, folder / "published")
+    (tag,) = re.findall(r"GIT_TAG (\S+)\)", block_of("docs/cpp.md", "cmake", 2))
+    run("git", "-C", folder / "published", "tag", tag)
+    return folder / "published"
+
+
 def check_inside(folder, kind):
     """The sources in a folder, or where FetchContent has them."""
     project = folder / kind
@@ -87,7 +96,7 @@ def check_inside(folder, kind):
     text, definitions = block_of("docs/cpp.md", "cmake", 1), ["ISOCHRON_UNITY=ON"]
     if kind == "fetched":
         text = text.replace("add_subdirectory(isochron EXCLUDE_FROM_ALL)\n", block_of("docs/cpp.md", "cmake", 2))
-        definitions += ["ISOCHRON_GIT=here", f"FETCHCONTENT_SOURCE_DIR_ISOCHRON={ROOT}"]
+        definitions += [f"ISOCHRON_GIT=file://{tagged_clone(folder)}"]
     else:
         (project / "isochron").symlink_to(ROOT)
     (project / "CMakeLists.txt").write_text(text + OWN_SETTINGS)

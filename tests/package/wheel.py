@@ -11,9 +11,11 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -36,6 +38,7 @@ for epoch in job.epochs(2):
 job.close()
 """
 
+PLOT = "import isochron; from isochron import plot; plot.overview(isochron.read_run('simulated.jsonl'))"
 
 STOCK = """
 import torch
@@ -87,7 +90,8 @@ def check_metadata(wheel):
         (name,) = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
         metadata = archive.read(name).decode()
     for line in ("Author: The Isochron authors", f"Project-URL: Homepage, {ADDRESS}", "License-Expression: Apache-2.0",
-                 "Provides-Extra: torch", "Requires-Python: >=3.10"):  # fmt: skip
+                 "Provides-Extra: torch", "Provides-Extra: tensorflow", "Provides-Extra: plot",
+                 "Requires-Python: >=3.10"):  # fmt: skip
         assert f"\n{line}\n" in metadata, f"no '{line}' in {metadata[:3000]}"
     links = re.findall(r"\]\(([^)\s]+)\)", metadata)
     assert f"{ADDRESS}/raw/v1/docs/images/waiting.svg" in links and f"{ADDRESS}/blob/v1/docs/pytorch.md" in links, links
@@ -134,13 +138,32 @@ class Stranger:
         assert "x equal shares" in self.run("isochron", "top", "simulated.jsonl")
         assert "hl8" in self.run("isochron", "clusters")
         assert "engine" in self.run("isochron", "train", status=2)
+        told = self.run("isochron", "launch", "--workers", "2", "--mpirun", "/none", "python", "train.py", status=2)
+        assert "/none" in told, told
+        self.serve()
         self.run("python", "-c", "import isochron; assert isochron.policies()")
+        told = self.run("python", "-c", PLOT, status=1)
+        assert told.strip().endswith("isochron.plot needs matplotlib: pip install isochron[plot]"), told
         for module, framework, extra in (("isochron.torch", "PyTorch", "torch"),
                                          ("isochron.tensorflow", "TensorFlow", "tensorflow")):  # fmt: skip
             told = self.run("python", "-c", f"import {module}", status=1)
             assert told.strip().endswith(f"{module} needs {framework}: pip install isochron[{extra}]"), told
         (self.folder / "empty.py").write_text("")
         assert "pip install isochron[torch]" in self.run("python", "-m", "isochron.watch", "empty.py", status=1)
+
+    def serve(self):
+        """The live page comes from the program itself. How the machine looks is not asked, only that doctor looks."""
+        program = self.folder / "venv" / "bin" / "isochron"
+        findings = subprocess.run([program, "doctor", "--json", "-"], capture_output=True, text=True)
+        assert "engine" in findings.stdout and findings.returncode in (0, 1), findings
+        command = [program, "serve", "simulated.jsonl", "--port", "0"]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                (address,) = re.findall(r"http://\S+", server.stdout.readline())
+                with urllib.request.urlopen(address, timeout=60) as page:
+                    assert b"<html" in page.read()
+            finally:
+                server.send_signal(signal.SIGINT)
 
     def train(self):
         """With torch from this tree's environment, which the tests have."""
