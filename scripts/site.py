@@ -21,6 +21,7 @@ Written from the package's docstrings. What each option of a job means is in the
 ::: isochron.torch.options.TorchKeywords
 ::: isochron.torch.source.LoaderKeywords
 ::: isochron.torch.loader.Loader
+::: isochron.summary.Summary
 ::: isochron.torch.shards.Shards
 ::: isochron.torch.dropout.Dropout
 ::: isochron.torch.watching.watch

@@ -106,10 +106,12 @@ class Job(HandsOut):
 
     @property
     def size(self) -> int:
+        """How many workers there are."""
         return self._collectives.size
 
     @property
     def is_first(self) -> bool:
+        """Whether this worker has rank 0, which writes what one worker writes for all."""
         return self.rank == 0
 
     @property
@@ -125,22 +127,27 @@ class Job(HandsOut):
 
     @property
     def decision(self) -> _core.Decision:
+        """The one for the step under way, or the coming one: the split, the learning rate's factor, and why."""
         return self._replica.decision
 
     @property
     def step_number(self) -> int:
+        """The number of the step under way, or of the coming one between two steps."""
         return self._replica.step
 
     @property
     def epoch(self) -> int:
+        """The number of the epoch under way, from 0."""
         return self._replica.epoch
 
     @property
     def steps_per_epoch(self) -> int:
+        """Of the dataset that the loop is in."""
         return self._replica.sampler.steps_per_epoch
 
     @property
     def ledger(self) -> _core.Ledger:
+        """Which positions of the epoch were used."""
         return self._replica.ledger
 
     def summary(self) -> Summary:
@@ -260,6 +267,7 @@ class Job(HandsOut):
         jit_compile: bool = False,
         autograph: bool = True,
     ) -> Step:
+        """What step() makes of a function, for fit() and whoever wants more of it than its loss."""
         model, deferred = self._prepared
         synchronizes = self.options.sync_batch_norm and not self.options.asynchronous and self.size > 1
         if jit_compile and synchronizes and batch_norm.batch_norms(model):
@@ -465,6 +473,7 @@ class Job(HandsOut):
             return self._collectives.gather(value)
 
     def barrier(self) -> None:
+        """Waits until all workers are here, at most for the job's time-out. Collective."""
         self.sum([0.0])
 
     def evaluation_dataset(self, samples: Any, batch_size: int = 256) -> tf.data.Dataset:
@@ -507,6 +516,7 @@ class Job(HandsOut):
 
     @property
     def stopping(self) -> bool:
+        """Whether the loops of all workers end, after stop() or a signal on any of them."""
         return self._stopping
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -529,10 +539,12 @@ class Job(HandsOut):
 
     @property
     def progress(self) -> Progress:
+        """Its log, and what it says of steps."""
         return self._progress
 
     @property
     def trained(self) -> tuple[keras.Model, keras.optimizers.Optimizer]:
+        """The model and the optimizer that were prepared."""
         model, deferred = self._prepared
         return model, deferred.optimizer
 

@@ -85,12 +85,14 @@ class Job(Steps):
 
     @property
     def steps_per_epoch(self) -> int:
+        """Of the dataset that the loop is in."""
         if self._source is None:
             raise Error("steps_per_epoch before loader()")
         return self._source.steps_per_epoch
 
     @property
     def batch_sizes(self) -> list[int]:
+        """What every worker takes of the step under way, or of the coming one between two steps, by rank."""
         per_sample = self._replica.units_per_sample
         return [round(size / per_sample) for size in self.decision.batch_sizes]
 
@@ -474,6 +476,7 @@ class Job(Steps):
         return self._world.sum([float(value) for value in values])
 
     def barrier(self) -> None:
+        """Waits until all workers are here, at most for the job's time-out. Collective."""
         self._world.barrier()
 
     def note_evaluation(self, loss: float = math.nan, accuracy: float = math.nan) -> None:

@@ -43,6 +43,7 @@ class Loader:
 
     @property
     def dataset(self) -> Any:
+        """What it was made of."""
         return self._data.dataset
 
     @property
@@ -62,7 +63,9 @@ class Loader:
             self._job.finish_step()
 
     def state_dict(self) -> dict[str, Any]:
+        """The job's, which holds the place in every dataset: for libraries that save a loader of their own."""
         return self._job.state_dict()
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Goes on, with the job, where `saved` was taken."""
         self._job.load_state_dict(saved)

@@ -60,11 +60,15 @@ class LoaderKeywords(TypedDict, total=False):
     num_workers: int
     """Processes that fetch samples."""
     collate_fn: Callable[[list[Any]], Any] | None
+    """Makes a batch of a list of samples; None: torch's default."""
     pin_memory: bool
+    """Batches lie in page-locked memory, from which copies to a GPU are faster."""
     prefetch_steps: int
     """So many steps ahead, by the split of the present one."""
     worker_init_fn: Callable[[int], None] | None
+    """Called with its number in every process that fetches samples, when it begins."""
     multiprocessing_context: Any
+    """How these processes start: fork, spawn, forkserver, or a context of torch.multiprocessing."""
     sampler: Iterable[int] | None
     """What an epoch uses, in its order; None: every sample, in the seed's order."""
     to_device: bool

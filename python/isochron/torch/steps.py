@@ -98,10 +98,12 @@ class Steps(Datasets):
 
     @property
     def size(self) -> int:
+        """How many workers there are; changes when one is lost."""
         return self._world.size
 
     @property
     def is_first(self) -> bool:
+        """Whether this worker has rank 0, which writes what one worker writes for all."""
         return self._world.rank == 0
 
     @property
@@ -111,6 +113,7 @@ class Steps(Datasets):
 
     @property
     def epoch(self) -> int:
+        """The number of the epoch under way, from 0."""
         return self._replica.epoch
 
     def positions(self, rows: int) -> list[int] | None:
@@ -131,6 +134,7 @@ class Steps(Datasets):
 
     @property
     def stopping(self) -> bool:
+        """Whether the loops of all workers end, after stop() or a signal on any of them."""
         return self._replica.stopping
 
     @property
