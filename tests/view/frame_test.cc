@@ -13,6 +13,7 @@ namespace {
 using testing::AllOf;
 using testing::AnyOf;
 using testing::Contains;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -45,6 +46,9 @@ TEST(FrameTest, SaysWhatMattersIn80By24) {
   EXPECT_THAT(
       lines, Contains(AllOf(StartsWith("wörker"), HasSubstr("1,234"), HasSubstr("25.0 %"), HasSubstr("250 ms"))));
   EXPECT_THAT(lines, Contains(HasSubstr("41  rebalanced: speeds are known better")));
+  // No column is cut off: the last one has its name and its unit.
+  EXPECT_THAT(lines, Contains(AllOf(StartsWith("worker"), EndsWith(" comm"))));
+  EXPECT_THAT(lines, Contains(AllOf(StartsWith("wörker"), EndsWith("s"))));
 }
 
 TEST(FrameTest, SaysWhatTheSharesGain) {
