@@ -46,7 +46,7 @@ std::string describe(const NamedRun& run) {
 
 std::string gain_in_words(const Summary& summary) {
   if (summary.over_equal_shares >= kWorthAWord) {
-    return "about " + grouped(summary.over_equal_shares, 1) + " times as fast as with equal shares";
+    return "in its last steps about " + grouped(summary.over_equal_shares, 1) + " times as fast as with equal shares";
   }
   if (summary.best_over_now >= kWorthAWord) {
     return "shares that fit the workers would make it about " + grouped(summary.best_over_now, 1) + " times as fast";

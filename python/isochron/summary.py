@@ -24,7 +24,7 @@ class Summary:
         if not math.isnan(self.balance):
             text += f"; on average a worker waits {100 * (1 - self.balance):.0f} % of a step for the slowest one"
         if self.over_equal_shares >= WORTH_A_WORD:
-            text += f"; about {self.over_equal_shares:.1f} times as fast as with equal shares"
+            text += f"; in its last steps about {self.over_equal_shares:.1f} times as fast as with equal shares"
         return text
 
 

@@ -38,7 +38,7 @@ TEST(HeadlineTest, DescribesOneRun) {
   EXPECT_EQ(
       headline({{.name = "x", .view = &view}}),
       "x does 100.0 samples per second on pair (2 workers) over 10 steps; on average a worker waits 25 % of "
-      "a step for the slowest one; about 1.2 times as fast as with equal shares.");  // 50 of the slow one: 1.25 s
+      "a step for the slowest one; in its last steps about 1.2 times as fast as with equal shares.");  // 1.25 s for 50
   const RunView empty(header_of({"a"}));
   EXPECT_EQ(
       headline({{.name = "x", .view = &empty}}), "x does unknown samples per second on pair (1 worker) over 0 steps.");
