@@ -55,13 +55,19 @@ def keywords(rows):
     return "".join(lines)
 
 
+def meaning(row, face):
+    """Without what it says of choices that this face does not have, as "local: once in a round"."""
+    missing = set(row["choices"]["command_line"]) - set(row["choices"][face])
+    return "; ".join(part for part in row["meaning"].split("; ") if part.split(":")[0] not in missing)
+
+
 def entry(row, face):
     kind = python_type(row, face)
     line = f"    {row['name']}: {kind}"
     if len(line) > 116:
         kind = kind.removeprefix("Literal[").removesuffix("]")
         line = f"    {row['name']}: Literal[\n        {kind}\n    ]"
-    return f'{line}\n    """{row["meaning"]}."""\n'
+    return f'{line}\n    """{meaning(row, face)}."""\n'
 
 
 def table(rows, face):
@@ -72,7 +78,7 @@ def table(rows, face):
         permitted = (", ".join(row["choices"][face]) or row["permitted"]).replace("|", "\\|")
         default = "" if row["default"] == "" or row["name"] == "global_batch" else f"`{row['default']}`"
         agreed = "yes, and as in the checkpoint" if row["checkpointed"] else "yes" if row["agreed"] else ""
-        lines.append(f"| `{name}` | {permitted} | {default} | {row['meaning']} | {agreed} |")
+        lines.append(f"| `{name}` | {permitted} | {default} | {meaning(row, face)} | {agreed} |")
     return "\n".join(lines) + "\n"
 
 

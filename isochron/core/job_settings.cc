@@ -107,7 +107,7 @@ void add_sync(Table& table, JobSettings& settings) {
               "sync",
               settings.sync,
               kSyncNames,
-              "In step, in local rounds, each on its own, on its own within a bound"),
+              "How workers keep in step; bsp: every step; local: once a round; asp: not at all; ssp: within a bound"),
           kShared)
       .takers = {{"local", kCommandLine | kTorch}};
   table.add(
@@ -228,7 +228,7 @@ void add_failures(Table& table, JobSettings& settings) {
           "on_nonfinite",
           settings.on_nonfinite,
           kOnNonFiniteNames,
-          "When a gradient is not finite: end, leave the step out, go back to a checkpoint"),
+          "When a gradient is not finite; stop: end; skip: leave the step out; rollback: back to a checkpoint"),
       kShared);
   on_nonfinite.aliases = {"numbers"};
   on_nonfinite.takers = {{"rollback", kCommandLine}};

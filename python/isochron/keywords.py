@@ -49,14 +49,14 @@ class JobKeywords(TypedDict, total=False):
     timeout: float
     """Seconds that a worker may keep the others waiting before it is out."""
     on_nonfinite: Literal["stop", "skip", "ignore"]
-    """When a gradient is not finite: end, leave the step out, go back to a checkpoint."""
+    """When a gradient is not finite; stop: end; skip: leave the step out."""
 
 
 class TorchJobKeywords(JobKeywords, total=False):
     """What isochron.torch.Job takes alone, or with values of its own."""
 
     sync: Literal["bsp", "local", "asp", "ssp"]
-    """In step, in local rounds, each on its own, on its own within a bound."""
+    """How workers keep in step; bsp: every step; local: once a round; asp: not at all; ssp: within a bound."""
     round_steps: int
     """local: steps between two exchanges; 0: chosen."""
     network_share: float
@@ -81,6 +81,6 @@ class TensorFlowJobKeywords(JobKeywords, total=False):
     """What isochron.tensorflow.Job takes alone, or with values of its own."""
 
     sync: Literal["bsp", "asp", "ssp"]
-    """In step, in local rounds, each on its own, on its own within a bound."""
+    """How workers keep in step; bsp: every step; asp: not at all; ssp: within a bound."""
     transport: Literal["tensorflow", "sockets"]
     """asp, ssp: over TensorFlow's own servers, or over sockets of our own, which are faster."""
