@@ -45,7 +45,7 @@ def check_parity(cell, single, both):
     assert all(loss == loss for loss in both[0]["losses"])
     if cell.parity != "1e-10":
         return
-    assert both[0]["losses"] == pytest.approx(single["losses"], rel=1e-9)
+    assert both[0]["losses"] == pytest.approx(single["losses"], rel=1e-10)
     far = (torch.tensor(both[0]["weights"]) - torch.tensor(single["weights"])).abs().max().item()
     assert len(both[0]["splits"]) == len(single["splits"])
     assert far < 1e-10, far
