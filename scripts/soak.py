@@ -277,6 +277,8 @@ class Soak:
             longest = max(longest, (round(values[-1][0] - values[0][0], 1), medians))
             if end > begin * self.chosen.growth + 2:
                 self.problems.append(f"memory of process {pid} grew from {begin:.0f} to {end:.0f} MiB")
+        if not longest[1]:
+            self.problems.append(f"nobody lived for {LONG:g} s, so that nothing is known of memory")
         return {
             "growth": round(growth, 3),
             "longest": {"seconds": longest[0], "MiB by quarters": longest[1]},

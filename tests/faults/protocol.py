@@ -83,7 +83,8 @@ def strike(job, phase, fault):
         lost = job.lose(fault)
         job.abandon()
     elif phase == "leave":
-        job.report(stop=True) if "stop" in _core.Replica.report.__doc__ else job.report()
+        for replica in job.replicas:
+            replica.report(seconds=1.0, stop=True)
         lost = job.lose(fault)
         job.abandon()
     else:

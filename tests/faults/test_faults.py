@@ -99,7 +99,13 @@ def check_left(survivors, victim):
     assert not named or any(victim in answer["ranks"] for answer in named), survivors
 
 
+def check_struck(cell, answers, victim):
+    """A fault that takes a worker has taken it."""
+    assert cell.fault not in cells.LOSSES or answers[victim] is None, answers
+
+
 def check_torch(cell, answers, victim, course):
+    check_struck(cell, answers, victim)
     survivors = [answer for answer in answers if answer is not None]
     if cell.outcome == "left":
         return check_left(survivors, victim)
@@ -177,6 +183,7 @@ class TensorFlowJobs:
 
 
 def check_tensorflow(cell, answers, victim, undisturbed):
+    check_struck(cell, answers, victim)
     survivors = [answer for rank, answer in enumerate(answers) if rank != victim]
     if cell.outcome == "left":
         return check_left(survivors, victim)

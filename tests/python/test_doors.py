@@ -1,6 +1,8 @@
 """Ports that workers open: what strangers say there, and that it neither ends nor delays anything."""
 
 import contextlib
+import importlib.util
+import pathlib
 import random
 import socket
 import threading
@@ -159,6 +161,35 @@ def test_nonsense_from_one_who_knows_the_key_ends_its_connection_alone(text, mon
                     socket.create_connection(("127.0.0.1", entrance.port), 5.0), KEY, {}, door.time.monotonic() + 5.0
                 )
         assert visit(entrance, {"again": 1}) == {"heard": {"again": 1}}
+
+
+def random_json(chance, depth=0):
+    if depth > 3 or chance.random() < 0.5:
+        return chance.choice([None, True, -1, 2**70, 1.5, "", "\ud800", "é" * 300, chance.random(), "name", "x" * 9000])
+    children = [random_json(chance, depth + 1) for _ in range(chance.randrange(4))]
+    return children if chance.random() < 0.5 else {chance.choice(["name", "value", "ranks", "x"]): one for one in children}
+
+
+@pytest.mark.parametrize("kind", ["board", "roll call"])
+def test_what_key_holders_say_is_answered_or_ends_their_connection(kind):
+    """Whatever it is; the next one is answered."""
+    roll_call = importlib.util.spec_from_file_location("roll_call", PACKAGE / "tensorflow" / "roll_call.py")
+    module = importlib.util.module_from_spec(roll_call)
+    roll_call.loader.exec_module(module)  # without TensorFlow, which its package imports
+    chance, listener = random.Random(19), socket.create_server(("127.0.0.1", 0))
+    place = listener.getsockname()[:2]
+    kept = Board(listener, KEY) if kind == "board" else module.RollCall(listener, KEY, 3)
+    for _ in range(200):
+        fields = ("name", "value") if kind == "board" else ("message", "ranks")
+        hello = {name: random_json(chance) for name in fields if chance.random() < 0.9}
+        with contextlib.suppress(OSError):
+            link, _ = door.knock(*place, KEY, hello, 5.0)
+            link.close()
+    if kind == "board":
+        RemoteBoard(*place, KEY, 5.0).set("mine", "value")
+        assert kept.get("mine") == "value"
+    else:
+        assert module.call({1: place}, KEY, 5.0) == {1: 0}
 
 
 def test_another_key_opens_no_door_and_no_other_door_is_taken_for_ours(monkeypatch):
