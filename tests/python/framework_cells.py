@@ -285,6 +285,10 @@ def note_samples(run, number):
     run.compute(number)
 
 
+def token_count(index):
+    return index % 7 + 1
+
+
 class Regressor(nn.Module):
     def __init__(self, run):
         super().__init__()
@@ -302,7 +306,14 @@ class Regressor(nn.Module):
         return {"loss": functional.mse_loss(value, labels), "logits": value}
 
 
-def trainer_run(run, job=None, model=None, resume=None, evaluate=False, batch=BATCH, folder=None, **options):
+class TokenRegressor(Regressor):
+    def forward(self, number, x, labels):
+        value, tokens = super().forward(number, x, labels)["logits"], token_count(number)
+        return {"loss": ((value - labels).square().squeeze(1) * tokens).sum() / tokens.sum(), "logits": value}
+
+
+def trainer_run(run, job=None, model=None, resume=None, evaluate=False, batch=BATCH, folder=None, loader=None,
+                **options):  # fmt: skip
     from transformers import TrainingArguments
 
     from isochron.torch.transformers import IsochronTrainer
@@ -316,6 +327,7 @@ def trainer_run(run, job=None, model=None, resume=None, evaluate=False, batch=BA
         arguments = TrainingArguments(folder, use_cpu=True, report_to=[], disable_tqdm=True,
                                       remove_unused_columns=False, logging_strategy="no", **options)  # fmt: skip
         trainer = IsochronTrainer(model, arguments, train_dataset=Entries(), data_collator=as_entries, job=job,
+                                  loader_options=loader,
                                   eval_dataset=Entries(40) if evaluate else None)  # fmt: skip
         trainer.train(resume_from_checkpoint=resume)
     run.modules = [model.net]
@@ -325,6 +337,11 @@ def trainer_run(run, job=None, model=None, resume=None, evaluate=False, batch=BA
 @cell("transformers", "one backward", "Trainer")
 def trainer_plain(run):
     trainer_run(run)
+
+
+@cell("transformers", "one backward", "mean over tokens")
+def trainer_by_tokens(run):
+    trainer_run(run, model=TokenRegressor(run), loader={"lengths": token_count, "count": "lengths"})
 
 
 @cell("transformers", "accumulate", "gradient_accumulation_steps")

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -21,6 +22,7 @@ from isochron.torch.job import Job
 from isochron.torch.loader import Loader
 
 STATE = "isochron.json"  # in a checkpoint's folder
+_logger = logging.getLogger("isochron")
 
 
 class IsochronTrainer(Trainer):
@@ -34,6 +36,7 @@ class IsochronTrainer(Trainer):
         self.job = job
         self.loader_options = loader_options or {}  # of job.loader(), such as lengths= and cost=
         self.model_accepts_loss_kwargs = False  # losses are means over this worker's samples
+        self._looks_at_labels = "count" not in self.loader_options
         self.args.ignore_data_skip = True  # the job knows which samples are left
         self.add_callback(_Together(self))
 
@@ -71,10 +74,21 @@ class IsochronTrainer(Trainer):
         result: Any = super().compute_loss(model, inputs, return_outputs, *more, **options)
         if not model.training:
             return result
+        if self._looks_at_labels:
+            self._look_at_labels(inputs.get("labels"))
         if return_outputs:
             loss, outputs = result
             return loss * self.job.weight, outputs
         return result * self.job.weight
+
+    def _look_at_labels(self, labels: Any) -> None:
+        """Of the first batch: padding there means that the loss is a mean over tokens."""
+        self._looks_at_labels = False
+        if labels is not None and labels.ndim > 1 and (labels == -100).any():
+            _logger.warning(
+                "some labels are -100, so that the loss is a mean over tokens, but workers count by their samples; for "
+                "the mean over all tokens give loader_options={'lengths': ..., 'count': 'lengths'}"
+            )
 
 
 class _Batches:
