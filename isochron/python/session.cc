@@ -24,6 +24,7 @@
 #include "isochron/core/job_settings.h"
 #include "isochron/core/peer_error.h"
 #include "isochron/core/rate/rate.h"
+#include "isochron/core/replica/replica.h"
 #include "isochron/core/sample/ledger.h"
 #include "isochron/python/bind.h"
 #include "isochron/python/state_bytes.h"
@@ -405,11 +406,14 @@ void bind_steps(nb::class_<PythonSession>& session) {
             IterationReport& report = self->report();
             report.loss = loss;
             report.usage = usage;
-            report.warm = warm;
+            report.warm = report.warm && warm;
           },
           nb::arg("loss"),
           nb::arg("usage"),
-          nb::arg("warm"))
+          nb::arg("warm") = true,
+          "The last gradient is there; not warm: its time says nothing of the device's speed, as where a graph was traced.")
+      .def(
+          "log_loss", [](PythonSession& self, double loss) { self->report().loss = loss; }, nb::arg("loss"))
       .def(
           "stop_for",
           [](PythonSession& self, std::string words) { self->report().non_finite = std::move(words); },
@@ -477,39 +481,25 @@ void bind_session(nb::module_& module) {
   nb::class_<PythonSession> session(module, "AsyncSession", "A worker's way through an asynchronous job.");
   session.def(
       "__init__",
-      [](PythonSession* self,
-         nb::object owner,
-         std::vector<Worker> workers,
-         int rank,
-         const JobSettings& settings,
-         std::int64_t epoch,
-         std::int64_t position,
-         std::int64_t samples_per_epoch,
-         const Ledger& ledger,
-         std::int64_t next_record) {
-        const int trainers = static_cast<int>(workers.size());
+      [](PythonSession* self, nb::object owner, const Replica& replica, std::int64_t next_record) {
+        const JobSettings& settings = replica.options();
+        const int trainers = static_cast<int>(replica.workers().size());
         new (self) PythonSession(
             std::move(owner),
             {.global_batch = settings.global_batch,
              .bound = settings.sync == Sync::kSsp ? std::optional(settings.async.staleness) : std::nullopt,
              .push_rate = settings.async.rate,
-             .controller = {.policy = settings.policy, .rate = settings.rate}},
-            {.workers = std::move(workers), .rank = rank, .trainers = trainers},
-            {.epoch = epoch,
-             .position = position,
-             .samples_per_epoch = samples_per_epoch,
-             .ledger = ledger,
+             .controller = {.policy = settings.policy, .rate = settings.rate},
+             .cpu = replica.on_cpu()},
+            {.workers = replica.workers(), .rank = replica.rank(), .trainers = trainers},
+            {.epoch = replica.epoch(),
+             .position = replica.position(),
+             .samples_per_epoch = replica.sampler().samples_per_epoch(),
+             .ledger = replica.ledger(),
              .next_record = next_record});
       },
       nb::arg("owner"),
-      nb::arg("workers"),
-      nb::arg("rank"),
-      nb::arg("settings"),
-      nb::kw_only(),
-      nb::arg("epoch"),
-      nb::arg("position"),
-      nb::arg("samples_per_epoch"),
-      nb::arg("ledger"),
+      nb::arg("replica"),
       nb::arg("next_record"));
   bind_steps(session);
   bind_state(session);

@@ -138,6 +138,7 @@ void Session::finish_pull() {
 
 void Session::computed() {
   report_.compute_seconds = std::chrono::duration<double>(Clock::now() - ready_).count();
+  report_.warm = known_sizes_.add(order_.batch());
 }
 
 PushHeader Session::header() const {

@@ -23,6 +23,7 @@
 #include "isochron/core/dispatch/messages.h"
 #include "isochron/core/policy/controller.h"
 #include "isochron/core/rate/rate.h"
+#include "isochron/core/replica/known_sizes.h"
 #include "isochron/core/sample/ledger.h"
 #include "isochron/server/link.h"
 #include "isochron/server/parameter_client.h"
@@ -35,6 +36,7 @@ struct SessionOptions {
   std::optional<std::int64_t> bound;  // iterations ahead of the slowest; none: any number
   PushRate push_rate;
   ControllerOptions controller;
+  bool cpu = true;  // a batch of a new size takes this worker's device no longer than another
 };
 
 // Who takes part: by rank, those who only serve at the end.
@@ -118,7 +120,7 @@ class Session {
   const Assignment& next(std::int64_t stop);
   void start_pull();
   void finish_pull();
-  // The last gradient is there. What is known of the iteration: compute_seconds is set here.
+  // The last gradient is there. What is known of the iteration: compute_seconds and warm are set here.
   IterationReport& report() { return report_; }
   void computed();
   // The gradients of this iteration are means that count with `weight` in a round.
@@ -185,6 +187,7 @@ class Session {
   const SessionOptions options_;
   Members members_;
   DataPosition place_;
+  KnownSizes known_sizes_{options_.cpu};
   SessionOwner& owner_;
   const Clock::time_point began_ = Clock::now();
 

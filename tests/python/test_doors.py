@@ -431,7 +431,7 @@ def test_requests_that_make_no_sense_end_the_job_with_the_senders_name(tag, mess
     with linked() as (link, theirs):
         layout, options = lay_out([[("f8", 8, 10)]], 4), options_of(sync="asp")
         session = Session(
-            Owner(lambda mine: [mine], lambda samples: None, lambda record: None), 0, replica_of(4, options),
+            Owner(lambda mine: [mine], lambda samples: None, lambda record: None), replica_of(4, options),
             options, link, layout, [Descent(np.zeros(2))], 0)  # fmt: skip
         session.enter()
         theirs.sendall(link_frame(tag, message))

@@ -93,13 +93,13 @@ def set_out(threads, rank, size, options, updaters=None, samples=20):
     if updaters is None:
         updaters = [Descent(np.zeros(chunk.last - chunk.first)) for chunk in layout.chunks_on(rank)]
     link = Sockets(rank, gather, None, options.timeout).connect()
-    return Session(owner, rank, replica_of(size, options, rank, samples), options, link, layout, updaters, 0)
+    return Session(owner, replica_of(size, options, rank, samples), options, link, layout, updaters, 0)
 
 
 def iterate(session, order, gradient=1.0):
     session.start_pull()
     session.finish_pull()
-    session.computed(1.0, process_usage(cpu_seconds(), 1.0), True)
+    session.computed(1.0, process_usage(cpu_seconds(), 1.0))
     session.gradients[0].view(np.float64)[:] = gradient
     session.send([{"lr": 1.0}], order.batch)
     session.finish()

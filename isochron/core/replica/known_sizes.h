@@ -13,6 +13,7 @@ class KnownSizes {
 
   /// Whether the time of a step with this batch, just computed, says something.
   bool add(std::int64_t batch) { return !sizes_.insert(batch).second || of_cpu_; }
+  [[nodiscard]] bool of_cpu() const { return of_cpu_; }
 
  private:
   bool of_cpu_;

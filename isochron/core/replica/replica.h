@@ -221,6 +221,7 @@ class Replica {
   [[nodiscard]] Phase phase() const { return phase_; }
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] bool joined() const { return joined_; }
+  [[nodiscard]] bool on_cpu() const { return known_sizes_.of_cpu(); }
   [[nodiscard]] const JobSettings& options() const { return options_; }
   /// In the order of ranks, with the bounds that memory permits.
   [[nodiscard]] const std::vector<Worker>& workers() const;

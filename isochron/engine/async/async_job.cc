@@ -138,7 +138,8 @@ void Job::Async::build() {
           .global_batch = options_.global_batch,
           .bound = bound(),
           .push_rate = options_.async.rate,
-          .controller = {.policy = options_.policy, .rate = options_.rate}},
+          .controller = {.policy = options_.policy, .rate = options_.rate},
+          .cpu = options_.device.is_cpu()},
       members(),
       place_,
       static_cast<server::SessionOwner&>(*this));
@@ -320,7 +321,6 @@ bool Job::Async::computed(double loss) {
   IterationReport& report = session_->report();
   report.usage = io::process_usage(cpu_started_, wall);
   report.loss = loss;
-  report.warm = known_sizes_.add(session_->order().batch());
   return true;
 }
 

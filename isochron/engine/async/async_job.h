@@ -22,7 +22,6 @@
 #include <utility>
 #include <vector>
 
-#include "isochron/core/replica/known_sizes.h"
 #include "isochron/core/replica/saved_replica.h"
 #include "isochron/core/trace/event.h"
 #include "isochron/engine/async/model_client.h"
@@ -141,7 +140,6 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   server::DataPosition place_;  // until the session has it
   std::int64_t barrier_at_ = -1;
   bool loop_is_new_ = false;  // open() has entered what the loop goes through
-  KnownSizes known_sizes_{options_.device.is_cpu()};
   std::chrono::steady_clock::time_point started_;  // was told to begin
   double cpu_started_ = 0.0;
 

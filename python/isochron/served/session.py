@@ -60,7 +60,6 @@ class Session(AsyncSession):
     def __init__(
         self,
         owner: Owner,
-        rank: int,
         replica: Replica,
         options: SharedOptions,
         link: TcpLink,
@@ -68,11 +67,8 @@ class Session(AsyncSession):
         updaters: Sequence[Updater],
         next_record: int,
     ) -> None:
-        workers = replica.workers
-        super().__init__(
-            owner, workers, rank, options.settings, epoch=replica.epoch, position=replica.position,
-            samples_per_epoch=replica.sampler.samples_per_epoch, ledger=replica.ledger,
-            next_record=next_record)  # fmt: skip
+        super().__init__(owner, replica, next_record)
+        workers, rank = replica.workers, replica.rank
         self.layout = layout
         self.values = [np.zeros(strip.bytes, np.uint8) for strip in layout.strips]  # after a pull
         self.gradients = [np.zeros(strip.bytes, np.uint8) for strip in layout.strips]  # to be filled before send()

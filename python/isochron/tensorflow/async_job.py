@@ -147,7 +147,7 @@ class AsyncJob(ServedJob, Job):
         else:
             link = Sockets(self.rank, super().gather, self._cluster.rendezvous_host, self.options.timeout).connect()
         return Session(
-            owner, self.rank, self._replica, self.options, link, self._parameters.layout, self._updaters,
+            owner, self._replica, self.options, link, self._parameters.layout, self._updaters,
             self._progress.updates)  # fmt: skip
 
     def _gather(self, mine: bytes) -> list[bytes]:

@@ -53,11 +53,9 @@ class AsyncJob(ServedJob, Job):
         super().__init__(global_batch, **options)
         self._models: ServedModels = ServedModels(self._world, self._statistics, self._stopwatch, self.options)
         self._prepared.models = self._models
-        self._known_sizes: set[int] = set()  # that the device has computed; the first step with one takes a GPU longer
         self._parameters: list[nn.Parameter] = []  # that are trained, in the order of the layout
         self._next_update = 0
         self._compute_noted = False
-        self._measured: tuple[_core.MachineUsage, bool] | None = None  # as it was noted
 
     @property
     def _busy(self) -> bool:
@@ -138,11 +136,9 @@ class AsyncJob(ServedJob, Job):
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         seconds = time.perf_counter() - self._stopwatch.started
-        warm = self.device.type == "cpu" or self._order.batch in self._known_sizes
-        self._known_sizes.add(self._order.batch)
-        self._measured = self._stopwatch.usage(self.device, seconds), warm
         said = self._said_loss if self._said_loss is not None else self._loss
-        self._running.computed(loss if said is None else float(said), *self._measured)
+        usage = self._stopwatch.usage(self.device, seconds)
+        self._running.computed(loss if said is None else float(said), usage)
         self._compute_noted = True
 
     @property
@@ -159,8 +155,8 @@ class AsyncJob(ServedJob, Job):
         if self._session is None or not self._session.computing:
             raise Error("log_loss() without a batch of the loader, or after optimizer.step(); permitted: between them")
         self._said_loss = torch.as_tensor(loss).detach()
-        if self._compute_noted and self._measured is not None:
-            self._session.computed(float(self._said_loss), *self._measured)
+        if self._compute_noted:
+            self._session.log_loss(float(self._said_loss))
 
     def accumulate(self, steps: int) -> NoReturn:
         raise self._refusal(f"accumulate({steps!r})", "with sync 'bsp'")
@@ -209,7 +205,7 @@ class AsyncJob(ServedJob, Job):
         agree = self._world.agree_on_barrier
         owner = Owner(self._gather, self._average, self._take_record, agree, self._restore_chunk)
         return Session(
-            owner, rank, self._replica, self.options, self._connect(), layout, updaters, self._next_update)  # fmt: skip
+            owner, self._replica, self.options, self._connect(), layout, updaters, self._next_update)  # fmt: skip
 
     def _connect(self) -> _core.TcpLink:
         return Sockets(self._world.rank, self._gather, None, self.options.timeout).connect()
