@@ -17,7 +17,7 @@
 #include "isochron/comm/gpu_collectives.h"
 #include "isochron/comm/host_tensor.h"
 #include "isochron/comm/mpi_call.h"
-#include "isochron/comm/progress.h"
+#include "isochron/comm/progress_thread.h"
 #include "isochron/comm/reduction.h"
 
 namespace isochron {
@@ -146,7 +146,7 @@ Reduction reduction_of(const c10d::ReduceOp& op) {
 
 class MpiBackend : public c10d::Backend {
  public:
-  MpiBackend(std::unique_ptr<GpuCollectives> gpu, std::unique_ptr<Progress> progress, MpiBackendOptions options)
+  MpiBackend(std::unique_ptr<GpuCollectives> gpu, std::unique_ptr<ProgressThread> progress, MpiBackendOptions options)
       : Backend(progress->rank(), progress->size()),
         options_(std::move(options)),
         timeout_(options_.timeout),
@@ -230,7 +230,7 @@ class MpiBackend : public c10d::Backend {
   std::atomic<std::chrono::milliseconds> timeout_;
   MpiReductions reductions_;
   const std::unique_ptr<GpuCollectives> gpu_;  // null: by way of the host
-  std::unique_ptr<Progress> progress_;         // goes first: what is in flight uses the rest
+  std::unique_ptr<ProgressThread> progress_;         // goes first: what is in flight uses the rest
 };
 
 WorkPtr MpiBackend::submit(Job job) {
@@ -554,7 +554,7 @@ void MpiBackendOptions::validate() const {
 
 c10::intrusive_ptr<c10d::Backend> make_mpi_backend(MPI_Comm comm, const MpiBackendOptions& options) {
   options.validate();
-  auto progress = std::make_unique<Progress>(comm, options.backoff, options.watch);
+  auto progress = std::make_unique<ProgressThread>(comm, options.backoff, options.watch);
   std::string refusal;
   auto gpu = GpuCollectives::make(comm, options.gpu, options.timeout, refusal);
   if (!gpu && !refusal.empty() && options.warn) {

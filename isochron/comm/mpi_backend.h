@@ -15,7 +15,7 @@
 #include <mpi.h>
 
 #include "isochron/comm/backoff.h"
-#include "isochron/comm/progress.h"
+#include "isochron/comm/progress_thread.h"
 
 namespace c10d {
 class Backend;
@@ -51,7 +51,7 @@ struct MpiBackendOptions {
 // Collective over `comm`, which is duplicated. The MPI session must outlive the backend.
 c10::intrusive_ptr<c10d::Backend> make_mpi_backend(MPI_Comm comm, const MpiBackendOptions& options = {});
 
-// Those who keep the others waiting (see Progress); of a backend from make_mpi_backend.
+// Those who keep the others waiting (see ProgressThread); of a backend from make_mpi_backend.
 std::vector<Peer> suspects(c10d::Backend& backend);
 
 // Whether tensors of GPUs go by NCCL; of a backend from make_mpi_backend.

@@ -14,7 +14,7 @@
 #include <mpi.h>
 
 #include "isochron/comm/mpi_backend.h"
-#include "isochron/comm/progress.h"
+#include "isochron/comm/progress_thread.h"
 #include "isochron/core/peer_error.h"
 
 namespace c10d {

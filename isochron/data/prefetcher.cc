@@ -58,11 +58,11 @@ void Prefetcher::work(const std::stop_token& stop) {
   while (wanted_.wait(lock, stop, [&] { return !queue_.empty(); }) && !stop.stop_requested()) {
     const auto found = entries_.find(queue_.front());
     queue_.pop_front();
-    if (found == entries_.end() || found->second.progress != Progress::kWanted) {
+    if (found == entries_.end() || found->second.state != EntryState::kWanted) {
       continue;
     }
     Entry& entry = found->second;  // stays where it is: nobody drops what is under way
-    entry.progress = Progress::kUnderWay;
+    entry.state = EntryState::kUnderWay;
     lock.unlock();
     std::int64_t label = 0;
     std::exception_ptr failure;
@@ -73,7 +73,7 @@ void Prefetcher::work(const std::stop_token& stop) {
     }
     lock.lock();
     entry.label = label;
-    entry.progress = failure ? Progress::kFailed : Progress::kReady;
+    entry.state = failure ? EntryState::kFailed : EntryState::kReady;
     entry.failure = std::move(failure);
     arrived_.notify_all();
   }
@@ -98,14 +98,14 @@ void Prefetcher::forget_plan() {
   queue_.clear();
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     entry->second.planned = false;
-    entry = entry->second.progress == Progress::kWanted ? drop(entry) : std::next(entry);
+    entry = entry->second.state == EntryState::kWanted ? drop(entry) : std::next(entry);
   }
 }
 
 /// Drops what is not planned until `slots` are free: low positions first, since those are past or soon will be.
 void Prefetcher::make_room(std::size_t slots) {
   for (auto entry = entries_.begin(); entry != entries_.end() && free_.size() < slots;) {
-    const bool idle = entry->second.progress != Progress::kUnderWay;
+    const bool idle = entry->second.state != EntryState::kUnderWay;
     entry = idle && !entry->second.planned ? drop(entry) : std::next(entry);
   }
 }
@@ -139,7 +139,7 @@ void Prefetcher::want_first(std::span<const std::int64_t> positions) {
   std::vector<std::int64_t> soonest;
   for (const std::int64_t position : positions) {
     const auto found = entries_.find(position);
-    if (found != entries_.end() ? found->second.progress == Progress::kWanted : add(position)) {
+    if (found != entries_.end() ? found->second.state == EntryState::kWanted : add(position)) {
       soonest.push_back(position);
     }
   }
@@ -153,7 +153,7 @@ bool Prefetcher::claim(std::int64_t position) {
   if (found == entries_.end()) {
     return true;
   }
-  if (found->second.progress != Progress::kWanted) {
+  if (found->second.state != EntryState::kWanted) {
     return false;
   }
   drop(found);
@@ -179,7 +179,7 @@ std::vector<std::int64_t> Prefetcher::copy_ready(const Batch& batch) {
   std::unique_lock lock(mutex_);
   for (std::int64_t position = batch.slice.first; position < batch.slice.last; ++position) {
     const auto found = entries_.find(position);
-    if (found != entries_.end() && found->second.progress == Progress::kReady) {
+    if (found != entries_.end() && found->second.state == EntryState::kReady) {
       ready.push_back(entries_.extract(found));
     } else {
       rest.push_back(position);
@@ -215,7 +215,7 @@ void Prefetcher::await(const Batch& batch, std::span<const std::int64_t> positio
   std::unique_lock lock(mutex_);
   for (const std::int64_t position : positions) {
     const auto found = entries_.find(position);
-    arrived_.wait(lock, [&] { return found->second.progress >= Progress::kReady; });
+    arrived_.wait(lock, [&] { return found->second.state >= EntryState::kReady; });
     const std::exception_ptr failure = found->second.failure;
     if (!failure) {
       copy(batch, position, found->second);

@@ -54,10 +54,10 @@ class Prefetcher {
   void take(const Interval& slice, std::span<std::byte> out, std::span<std::int64_t> labels);
 
  private:
-  enum class Progress : std::uint8_t { kWanted, kUnderWay, kReady, kFailed };
+  enum class EntryState : std::uint8_t { kWanted, kUnderWay, kReady, kFailed };
   struct Entry {
     std::size_t slot = 0;
-    Progress progress = Progress::kWanted;
+    EntryState state = EntryState::kWanted;
     bool planned = true;
     std::int64_t label = 0;
     std::exception_ptr failure;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "isochron/sim/exchange.h"
+#include "isochron/sim/ring.h"
 
 namespace isochron::plan {
 namespace {

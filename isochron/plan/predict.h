@@ -4,7 +4,7 @@
 //
 // t_k is worker k's curve, and the expectation of the maximum under k's noise is core/predict/speedup.h's. The
 // exchange has two parts. Gradients go through every worker's own memory, 2 (K - 1) / K bytes times its time per byte,
-// by the slowest, and nothing hides that. On the network they go by sim/exchange.h's ring over the slowest link, in
+// by the slowest, and nothing hides that. On the network they go by sim/ring.h's ring over the slowest link, in
 // buckets as large as the engine's, of which `overlap` says how much of what backward could hide it does hide. u_k is
 // the optimizer's step. O(K) and a few allocations.
 #pragma once

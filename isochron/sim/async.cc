@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "isochron/core/staleness/clock_table.h"
-#include "isochron/sim/exchange.h"
+#include "isochron/sim/ring.h"
 #include "isochron/sim/run.h"
 
 namespace isochron::sim {

@@ -5,7 +5,7 @@
 
 #include "isochron/core/replica/rounds.h"
 #include "isochron/core/sample/sampler.h"
-#include "isochron/sim/exchange.h"
+#include "isochron/sim/ring.h"
 #include "isochron/sim/run.h"
 
 namespace isochron::sim {

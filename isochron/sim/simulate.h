@@ -4,7 +4,7 @@
 // true speeds and curves of the coming step, not its noise, and splits by the exact allocator: the yardstick. The
 // "late-oracle" knows those of the step before.
 //
-// BSP: all workers compute, exchange (see exchange.h) and go on together; a step takes as long as its slowest worker.
+// BSP: all workers compute, exchange (see ring.h) and go on together; a step takes as long as its slowest worker.
 // Local rounds: every worker takes its share of `round_steps` global batches in as many local steps, and all exchange
 // once, with nothing to overlap; a step of the result is a round.
 // ASP and SSP: each worker pushes to and pulls from a parameter server when it is done; SSP holds a worker back that is

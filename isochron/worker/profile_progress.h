@@ -5,7 +5,7 @@
 #include <ostream>
 #include <string>
 
-#include "isochron/worker/progress.h"
+#include "isochron/worker/progress_line.h"
 
 namespace isochron::worker {
 

@@ -177,7 +177,7 @@ class Reporter {
   train::Trainer& trainer_;
   const std::int64_t global_batch_;
   const bool in_rounds_;
-  Progress progress_;
+  ProgressLine progress_;
   std::unique_ptr<serve::RunServer> server_;
   std::unique_ptr<cli::Recorder> trace_;
   std::optional<LiveLog> log_;

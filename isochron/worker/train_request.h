@@ -8,7 +8,7 @@
 
 #include "isochron/cli/json_output.h"
 #include "isochron/serve/run_server.h"
-#include "isochron/worker/progress.h"
+#include "isochron/worker/progress_line.h"
 #include "isochron/worker/training_options.h"
 
 namespace isochron::worker {

@@ -508,7 +508,7 @@ def sync_points(folder):
         job.prepare(model, optimizer)
         with Seen() as seen:
             trained_to(job, model, optimizer, samples, 3)
-        known = re.search(r"meetings ([0-9a-f.p+]+)", job.progress.state(*job.save_places()))
+        known = re.search(r"meetings ([0-9a-f.p+]+)", job.books.state(*job.save_places()))
         assert known and float.fromhex(known[1]) == expected, known
         assert {one.sync_points for step in seen.reports for one in step} == {expected}
         assert all((one.waited > 0) == (expected > 1) for step in seen.reports for one in step)

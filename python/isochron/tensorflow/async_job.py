@@ -140,7 +140,7 @@ class AsyncJob(ServedJob, Job):
         self._iterations_before = int(optimizer.iterations.numpy()) - self.step_number
         self._parameters = Parameters(shard_optimizer.by_decay(optimizer, model.trainable_variables), self.size)
         self._updaters = self._cut(optimizer)
-        owner = Owner(self._gather, self._average, self._progress.note_update)
+        owner = Owner(self._gather, self._average, self._books.note_update)
         if self.options.transport == "tensorflow":
             network = PairNetwork(self.rank, self._peers, self.options.timeout)
             link, owner.closed = network.link, network.close
@@ -148,7 +148,7 @@ class AsyncJob(ServedJob, Job):
             link = Sockets(self.rank, super().gather, self._cluster.rendezvous_host, self.options.timeout).connect()
         return Session(
             owner, self._replica, self.options, link, self._parameters.layout, self._updaters,
-            self._progress.updates)  # fmt: skip
+            self._books.updates)  # fmt: skip
 
     def _gather(self, mine: bytes) -> list[bytes]:
         return [text.encode("latin-1") for text in super(AsyncJob, self).gather(mine.decode("latin-1"))]
@@ -162,7 +162,7 @@ class AsyncJob(ServedJob, Job):
             mine = parameters.strip(chunk.strip, values)[chunk.first : chunk.last]
             decays = strips[chunk.strip].group == 0
             updaters.append(SliceUpdater(optimizer, mine, decays=decays, corrected_for=self._corrected_for))
-        steps = self._progress.shard_steps or int(optimizer.iterations.numpy())
+        steps = self._books.shard_steps or int(optimizer.iterations.numpy())
         shard_state.spread(optimizer, parameters, updaters, self.rank, steps)
         return updaters
 
@@ -257,7 +257,7 @@ class AsyncJob(ServedJob, Job):
                 shard_state.gather(optimizer, self._parameters, self._updaters, self.rank, total)
                 # The last worker has a chunk always.
                 mine = max(updater.steps for updater in self._updaters) if self.rank == self.size - 1 else 0
-                self._progress.shard_steps = int(total([mine])[0])
+                self._books.shard_steps = int(total([mine])[0])
             optimizer.iterations.assign(self._iterations_before + self.step_number)
         super().save(path)
 

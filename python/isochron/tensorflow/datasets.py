@@ -23,7 +23,7 @@ from isochron.tensorflow.sequences import PipelineSource, SequenceSource
 
 if TYPE_CHECKING:
     from isochron.tensorflow.options import JobOptions
-    from isochron.tensorflow.progress import Progress
+    from isochron.tensorflow.bookkeeping import Bookkeeping
 
 
 @dataclass
@@ -64,7 +64,7 @@ class HandsOut:
     step_number: Any
     _replica: Any
     _plan: Any
-    _progress: Progress
+    _books: Bookkeeping
     _source: Any
     _fit: Any
     _stopping: bool
@@ -149,7 +149,7 @@ class HandsOut:
         if self._replica.position > 0:
             self._replica.end_epoch()
             first = self._replica.workers[0].id
-            self._progress.write([_core.EventRecord(self.step_number, self._now(), "epoch-end", first, "")])
+            self._books.write([_core.EventRecord(self.step_number, self._now(), "epoch-end", first, "")])
 
     def _hand_out(self, one: Data) -> Iterator[Any]:
         self._select(one)

@@ -24,7 +24,7 @@ from isochron.tensorflow.datasets import HandsOut
 from isochron.tensorflow.deferral import DeferredApply
 from isochron.tensorflow.options import JobOptions
 from isochron.tensorflow.peers import Peers
-from isochron.tensorflow.progress import Progress
+from isochron.tensorflow.bookkeeping import Bookkeeping
 from isochron.tensorflow.step import Computed, Exchanged, Step, all_finite
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Job(HandsOut):
         self._check_log()
         self._replica = self._agree()
         self._began = time.perf_counter()  # at about the same moment on all workers
-        self._progress = Progress(self._replica, self.options)
+        self._books = Bookkeeping(self._replica, self.options)
         self._weight = tf.Variable(0.0, dtype=tf.float64, trainable=False, name="isochron_weight")
         self._weighed = 0.0  # what it holds
         self._moments = batch_norm.GlobalMoments(self._collectives, self._weight)
@@ -152,7 +152,7 @@ class Job(HandsOut):
 
     def summary(self) -> Summary:
         """Speed, waiting, and what the shares gain, until now; print() makes it a sentence."""
-        return summarize(self._progress.meter)
+        return summarize(self._books.meter)
 
     @property
     def traces(self) -> int:
@@ -325,7 +325,7 @@ class Job(HandsOut):
             self._abandon()
             raise NonFiniteError(f"{verdict.message}; the model is as before the step")
         if verdict.action == "redo":
-            self._progress.write(self._replica.redo(exchanged.reports, self._now()))
+            self._books.write(self._replica.redo(exchanged.reports, self._now()))
             if verdict.ranks:  # they had too little memory
                 log.warning("%s on tasks %s; the step is dealt anew", verdict.message, verdict.ranks)
                 return None
@@ -340,7 +340,7 @@ class Job(HandsOut):
             self._apply(step, exchanged)
         finish = self._replica.leave_out if self.left_out else self._replica.complete
         outcome = finish(exchanged.reports, reduced, self._now())
-        self._progress.write([outcome.record, *outcome.events])
+        self._books.write([outcome.record, *outcome.events])
         self._stopping, self.last_loss = outcome.stop, outcome.loss
         if self.options.on_step is not None:
             self.options.on_step(self)
@@ -507,8 +507,8 @@ class Job(HandsOut):
 
     def note_evaluation(self, loss: float, accuracy: float = math.nan) -> None:
         """Into the run log."""
-        if self._progress.log is not None:
-            self._progress.log.evaluation(step=self._progress.line, seconds=self._now(), loss=loss, accuracy=accuracy)
+        if self._books.log is not None:
+            self._books.log.evaluation(step=self._books.line, seconds=self._now(), loss=loss, accuracy=accuracy)
 
     def stop(self) -> None:
         """All workers end their loops after the coming step."""
@@ -538,9 +538,9 @@ class Job(HandsOut):
         return saving.exists(self, os.fspath(path))
 
     @property
-    def progress(self) -> Progress:
+    def books(self) -> Bookkeeping:
         """Its log, and what it says of steps."""
-        return self._progress
+        return self._books
 
     @property
     def trained(self) -> tuple[keras.Model, keras.optimizers.Optimizer]:
@@ -556,7 +556,7 @@ class Job(HandsOut):
         if not optimizer.built:
             optimizer.build(model.trainable_variables)
         self._abandon()
-        self._progress.restore(state, self.restore_places)
+        self._books.restore(state, self.restore_places)
         self._variables_agree = False
         self._resumed = True
         with self._peers.watched("the variables of the checkpoint"):
@@ -565,7 +565,7 @@ class Job(HandsOut):
     def close(self) -> None:
         """Lets go of model and optimizer."""
         self._let_go()
-        self._progress.close()
+        self._books.close()
         self._peers.close()
 
     def __enter__(self) -> Job:
@@ -580,7 +580,7 @@ class Job(HandsOut):
             number = self._data.number if self._data is not None else 0
             others = len(self._datasets) + len(self._saved_places) > 1
             model, dataset = self._prepared[0].name, self._dataset_name
-            self._progress.start_log(number, model, dataset, self._resumed, others, self._now())
+            self._books.start_log(number, model, dataset, self._resumed, others, self._now())
 
 
 def _put_back(undo: list[tuple[Any, tf.Tensor]]) -> None:

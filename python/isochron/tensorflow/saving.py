@@ -27,7 +27,7 @@ class _Text(tf.train.experimental.PythonState):
 
 
 def save(job: Job, path: str) -> None:
-    failure, text = "", _Text(job.progress.state(*job.save_places()))
+    failure, text = "", _Text(job.books.state(*job.save_places()))
     if job.is_first:
         try:
             _checkpoint(job, text).write(path)

@@ -62,14 +62,14 @@ struct SlowWatch {
   std::function<void(const std::vector<Peer>& suspects, std::chrono::milliseconds waited)> tell;
 };
 
-class Progress {
+class ProgressThread {
  public:
   // Collective over `parent`, which is duplicated.
-  Progress(MPI_Comm parent, Backoff backoff, SlowWatch watch = {});
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  ProgressThread(MPI_Comm parent, Backoff backoff, SlowWatch watch = {});
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
   // Waits for what is in flight, each operation up to its time-out.
-  ~Progress();
+  ~ProgressThread();
 
   // From any thread, but collectives in the same order on all ranks.
   void submit(Operation operation);

@@ -1,4 +1,4 @@
-#include "isochron/comm/progress.h"
+#include "isochron/comm/progress_thread.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -65,7 +65,7 @@ std::vector<Peer> pick_suspects(const std::vector<RollCall::Missing>& missing) {
 
 }  // namespace
 
-Progress::Progress(MPI_Comm parent, Backoff backoff, SlowWatch watch)
+ProgressThread::ProgressThread(MPI_Comm parent, Backoff backoff, SlowWatch watch)
     : backoff_(backoff), watch_(std::move(watch)), roll_call_(parent) {
   for (MPI_Comm* const comm : {&comm_, &comm_for_chunks_}) {
     check_mpi(MPI_Comm_dup(parent, comm), "MPI_Comm_dup");
@@ -76,7 +76,7 @@ Progress::Progress(MPI_Comm parent, Backoff backoff, SlowWatch watch)
   thread_ = std::thread([this] { run(); });
 }
 
-Progress::~Progress() {
+ProgressThread::~ProgressThread() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -87,7 +87,7 @@ Progress::~Progress() {
   MPI_Comm_free(&comm_);
 }
 
-void Progress::submit(Operation operation) {
+void ProgressThread::submit(Operation operation) {
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(operation));
@@ -95,7 +95,7 @@ void Progress::submit(Operation operation) {
   wake_.notify_one();
 }
 
-void Progress::abort() {
+void ProgressThread::abort() {
   {
     const std::lock_guard lock(mutex_);
     abort_ = true;
@@ -103,7 +103,7 @@ void Progress::abort() {
   wake_.notify_one();
 }
 
-void Progress::run() {
+void ProgressThread::run() {
   pthread_setname_np(pthread_self(), "isochron-mpi");
   // Alone nobody waits for this thread, so that the job can still save its state and end.
   const auto farewell = roll_call_.size() == 1 ? kTimeToSave : 0ms;
@@ -130,7 +130,7 @@ void Progress::run() {
   }
 }
 
-bool Progress::take_work(std::deque<Operation>& fresh, std::chrono::nanoseconds pause) {
+bool ProgressThread::take_work(std::deque<Operation>& fresh, std::chrono::nanoseconds pause) {
   std::unique_lock lock(mutex_);
   // Once it ends there is nobody left to wake it.
   if (pause > 0ns) {
@@ -147,7 +147,7 @@ bool Progress::take_work(std::deque<Operation>& fresh, std::chrono::nanoseconds 
   return !(stop_ && fresh.empty() && in_flight_.empty());
 }
 
-void Progress::start(Operation operation) {
+void ProgressThread::start(Operation operation) {
   if (failure_) {
     operation.done(failure_, MPI_ANY_SOURCE);
     return;
@@ -173,7 +173,7 @@ void Progress::start(Operation operation) {
   }
 }
 
-void Progress::start_chunks() {
+void ProgressThread::start_chunks() {
   std::size_t under_way = 0;
   for (InFlight& flight : in_flight_) {
     under_way += flight.operation.start_chunk ? flight.requests.size() : 0;
@@ -191,7 +191,7 @@ void Progress::start_chunks() {
   }
 }
 
-bool Progress::advance() {
+bool ProgressThread::advance() {
   bool moved = false;
   for (auto flight = in_flight_.begin(); flight != in_flight_.end();) {
     int source = MPI_ANY_SOURCE;
@@ -220,7 +220,7 @@ bool Progress::advance() {
   return moved;
 }
 
-bool Progress::test(InFlight& flight, int& source) {
+bool ProgressThread::test(InFlight& flight, int& source) {
   auto& requests = flight.requests;
   // One by one, since a status array cannot tell which request an error belongs to in all implementations.
   while (!requests.empty()) {
@@ -239,7 +239,7 @@ bool Progress::test(InFlight& flight, int& source) {
   return !flight.has_more && (!flight.operation.has_ended || flight.operation.has_ended());
 }
 
-PeerLostError Progress::lost(const Operation& operation, const std::string& reason) const {
+PeerLostError ProgressThread::lost(const Operation& operation, const std::string& reason) const {
   std::string text = operation.name + " failed";
   std::vector<Peer> peers;
   for (const int rank : failed_ranks(comm_)) {
@@ -253,7 +253,7 @@ PeerLostError Progress::lost(const Operation& operation, const std::string& reas
   return {text + ": " + reason, std::move(peers)};
 }
 
-void Progress::check_deadlines(Clock::time_point now) {
+void ProgressThread::check_deadlines(Clock::time_point now) {
   for (const InFlight& flight : in_flight_) {
     if (now >= flight.deadline) {
       fail(std::make_exception_ptr(timed_out(flight.operation)));
@@ -262,7 +262,7 @@ void Progress::check_deadlines(Clock::time_point now) {
   }
 }
 
-void Progress::check_peers(Clock::time_point now) {
+void ProgressThread::check_peers(Clock::time_point now) {
   const auto waiting =
       std::ranges::find_if(in_flight_, [](const InFlight& flight) { return flight.operation.has_ended != nullptr; });
   if (waiting == in_flight_.end() || now < peers_checked_ + kPeersPause) {
@@ -274,7 +274,7 @@ void Progress::check_peers(Clock::time_point now) {
   }
 }
 
-void Progress::check_patience(Clock::time_point now) {
+void ProgressThread::check_patience(Clock::time_point now) {
   if (in_flight_.empty() || told_ || !watch_.patience) {
     return;
   }
@@ -289,7 +289,7 @@ void Progress::check_patience(Clock::time_point now) {
   }
 }
 
-std::vector<Peer> Progress::suspects() {
+std::vector<Peer> ProgressThread::suspects() {
   std::future<std::vector<Peer>> answer;
   {
     const std::lock_guard lock(mutex_);
@@ -299,7 +299,7 @@ std::vector<Peer> Progress::suspects() {
   return answer.get();
 }
 
-void Progress::answer_questions() {
+void ProgressThread::answer_questions() {
   std::vector<std::promise<std::vector<Peer>>> questions;
   {
     const std::lock_guard lock(mutex_);
@@ -310,7 +310,7 @@ void Progress::answer_questions() {
   }
 }
 
-std::vector<RollCall::Missing> Progress::find_missing() {
+std::vector<RollCall::Missing> ProgressThread::find_missing() {
   auto missing = roll_call_.ask(collectives_started_, kRollCallPatience);
   if (is_outvoted(missing, failed_ranks(comm_), roll_call_.size())) {
     // This side may be the one that is cut off. The others, who are more, have the time to say so, and to end this
@@ -320,7 +320,7 @@ std::vector<RollCall::Missing> Progress::find_missing() {
   return missing;
 }
 
-TimeoutError Progress::timed_out(const Operation& operation) {
+TimeoutError ProgressThread::timed_out(const Operation& operation) {
   std::string text = operation.name + " timed out after " + seconds(operation.timeout);
   std::vector<Peer> peers;
   if (operation.partners == Operation::Partners::kOne) {
@@ -343,7 +343,7 @@ TimeoutError Progress::timed_out(const Operation& operation) {
   return {text, std::move(peers)};
 }
 
-void Progress::fail(std::exception_ptr error) {
+void ProgressThread::fail(std::exception_ptr error) {
   if (!failure_) {
     failure_ = std::move(error);
     collectives_started_ = kGaveUp;
@@ -365,7 +365,7 @@ void Progress::fail(std::exception_ptr error) {
   }
 }
 
-void Progress::drain() {
+void ProgressThread::drain() {
   const auto deadline = Clock::now() + kDrainPatience;
   for (InFlight& flight : in_flight_) {
     auto& requests = flight.requests;

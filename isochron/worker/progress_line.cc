@@ -1,4 +1,4 @@
-#include "isochron/worker/progress.h"
+#include "isochron/worker/progress_line.h"
 
 #include <algorithm>
 #include <cmath>
@@ -54,7 +54,7 @@ std::string progress_text(const ShownStep& record, const RunLength& length, doub
          clock_text(static_cast<double>(length.total_steps - done) * step_seconds);
 }
 
-void Progress::show(const ShownStep& record) {
+void ProgressLine::show(const ShownStep& record) {
   constexpr double kWeightOfNew = 0.1;
   const double seconds = record.seconds / static_cast<double>(record.steps);
   step_seconds_ += (step_seconds_ > 0.0 ? kWeightOfNew : 1.0) * (seconds - step_seconds_);
@@ -78,12 +78,12 @@ void Progress::show(const ShownStep& record) {
   }
 }
 
-void Progress::say(const std::string& line) {
+void ProgressLine::say(const std::string& line) {
   finish();
   stream_ << line << std::endl;  // NOLINT(performance-avoid-endl): somebody may be watching
 }
 
-void Progress::finish() {
+void ProgressLine::finish() {
   if (line_is_open_) {
     stream_ << '\n';
     line_is_open_ = false;

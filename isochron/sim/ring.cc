@@ -1,4 +1,4 @@
-#include "isochron/sim/exchange.h"
+#include "isochron/sim/ring.h"
 
 #include <algorithm>
 

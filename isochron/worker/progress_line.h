@@ -33,10 +33,10 @@ struct ShownStep {
 /// `step_seconds`.
 [[nodiscard]] std::string progress_text(const ShownStep& record, const RunLength& length, double step_seconds);
 
-class Progress {
+class ProgressLine {
  public:
   /// `stream` must outlive this.
-  Progress(std::ostream& stream, ProgressStyle style, const RunLength& length)
+  ProgressLine(std::ostream& stream, ProgressStyle style, const RunLength& length)
       : stream_(stream), style_(style), length_(length) {}
 
   /// After every step.

@@ -14,7 +14,7 @@ from isochron.tensorflow.options import JobOptions
 log = logging.getLogger("isochron")
 
 
-class Progress:
+class Bookkeeping:
     def __init__(self, replica: _core.Replica, options: JobOptions) -> None:
         self.replica, self._options = replica, options
         self.log: _core.RunLog | None = None  # of the dataset that is being trained on

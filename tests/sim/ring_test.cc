@@ -1,4 +1,4 @@
-#include "isochron/sim/exchange.h"
+#include "isochron/sim/ring.h"
 
 #include <algorithm>
 #include <vector>
@@ -9,7 +9,7 @@
 namespace isochron::sim {
 namespace {
 
-TEST(ExchangeTest, TheRingGoesByTheSlowestLinkAndTheLongestDelay) {
+TEST(RingTest, TheRingGoesByTheSlowestLinkAndTheLongestDelay) {
   ClusterSpec cluster = small_cluster({1, 1, 1, 1});
   cluster.workers[1].link.bytes_per_second = 100.0;
   cluster.workers[2].link = {.bytes_per_second = 1000.0, .delay_seconds = 0.01};
@@ -32,7 +32,7 @@ double arrival(const Network& network, double bucket, double compute) {
   return end;
 }
 
-TEST(ExchangeTest, HidesWhatBackwardCovers) {
+TEST(RingTest, HidesWhatBackwardCovers) {
   for (const std::int64_t buckets : {1, 2, 8, 100}) {
     for (const double bucket : {0.0, 0.01, 0.5, 3.0}) {
       for (const double compute : {0.3, 1.0, 30.0}) {
@@ -46,7 +46,7 @@ TEST(ExchangeTest, HidesWhatBackwardCovers) {
   }
 }
 
-TEST(ExchangeTest, AnAsynchronousWorkerUsesItsOwnLinkBothWays) {
+TEST(RingTest, AnAsynchronousWorkerUsesItsOwnLinkBothWays) {
   const Network network{.gradient_bytes = 100.0};
   EXPECT_DOUBLE_EQ(push_pull_seconds(network, {.bytes_per_second = 50.0, .delay_seconds = 0.25}), 4.5);
   EXPECT_DOUBLE_EQ(push_pull_seconds({}, {.bytes_per_second = 50.0, .delay_seconds = 0.25}), 0.0);
