@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "isochron/cli/table.h"
 
@@ -62,6 +63,33 @@ std::string results_table(const std::vector<Result>& results, Sync sync) {
     rows.push_back(row(result, sync));
   }
   return format_table(rows);
+}
+
+std::string modes_table(const std::vector<Result>& results) {
+  std::vector<std::vector<std::string>> rows{{"policy", "samples/s", "balance", "of peak", "mean staleness"}};
+  for (const Result& result : results) {
+    rows.push_back(
+        {result.policy,
+         fixed(result.samples_per_second, 1),
+         fixed(result.balance, 3),
+         fixed(result.share_of_peak, 3),
+         fixed(result.mean_staleness, 2)});
+  }
+  return format_table(rows);
+}
+
+std::string modes_sentence(const std::vector<Result>& results, std::size_t policies) {
+  constexpr double kWorthOtherSteps = 1.05;
+  const auto best = std::ranges::max_element(results, {}, &Result::samples_per_second);
+  const auto bsp = std::span(results).first(policies);
+  const auto best_bsp = std::ranges::max_element(bsp, {}, &Result::samples_per_second);
+  const double gain = best->samples_per_second / best_bsp->samples_per_second;
+  if (gain < kWorthOtherSteps) {
+    return "Take " + best_bsp->policy + ": nothing here is more than 5 % faster, and its steps are those of one big batch.";
+  }
+  return best->policy + " does " + fixed(gain, 2) + "x the samples per second of " + best_bsp->policy +
+         ". Only the steps of bsp are those of one big batch: local averages what several local steps have changed, asp and "
+         "ssp use gradients that are stale.";
 }
 
 std::string gain_sentence(const std::vector<Result>& results) {

@@ -1,6 +1,7 @@
 // What `simulate` found out, for people and for programs.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,13 @@ namespace isochron::cli {
 
 /// One row per policy. `sync` decides which columns make sense.
 [[nodiscard]] std::string results_table(const std::vector<sim::Result>& results, Sync sync);
+
+/// The same of policies in several modes, as their labels say: "isochron local".
+[[nodiscard]] std::string modes_table(const std::vector<sim::Result>& results);
+
+/// Which mode to take: that of the fastest result, or the first one, bsp, if nothing is much faster. The results of each
+/// mode come together, in the same order.
+[[nodiscard]] std::string modes_sentence(const std::vector<sim::Result>& results, std::size_t policies);
 
 /// One sentence that says what was gained: isochron, or else the fastest policy, against uniform, or else the slowest.
 [[nodiscard]] std::string gain_sentence(const std::vector<sim::Result>& results);

@@ -1,4 +1,6 @@
+#include <cstddef>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,15 +30,34 @@ RunHeader header_of(const sim::ClusterSpec& cluster, const sim::Options& options
   return header;
 }
 
-/// A policy, and how the samples of its steps are dealt.
+/// A policy, how its workers wait for one another, and how the samples of its steps are dealt.
 struct Task {
   std::string policy;
   std::string label;
   sim::Options options;
 };
 
+std::vector<Task> tasks_of_modes(
+    const std::vector<Sync>& syncs, const std::vector<std::string>& policies, const sim::Options& options) {
+  std::vector<Task> tasks;
+  for (const Sync sync : syncs) {
+    for (const std::string& policy : policies) {
+      tasks.push_back({.policy = policy, .label = policy + " " + to_string(sync), .options = options});
+      tasks.back().options.sync = sync;
+      if (sync != Sync::kSsp) {
+        tasks.back().options.staleness = 0;
+      }
+    }
+  }
+  return tasks;
+}
+
 std::vector<Task> tasks_of(
     const SimulateRequest& request, const std::vector<std::string>& policies, const sim::Options& options) {
+  const std::vector<Sync> syncs = request.checked_syncs();
+  if (syncs.size() > 1) {
+    return tasks_of_modes(syncs, policies, options);
+  }
   std::vector<Task> tasks;
   for (const std::string& policy : policies) {
     tasks.push_back({.policy = policy, .label = policy, .options = options});
@@ -87,11 +108,12 @@ void print_results(
     const sim::ClusterSpec& cluster,
     const sim::Options& options,
     const std::vector<sim::Result>& results) {
+  const std::size_t modes = request.checked_syncs().size();
   std::cout << cluster.name << ": " << cluster.workers.size() << " workers, global batch " << options.global_batch
             << ", " << options.steps << " steps, " << request.sync << ", seed " << options.seed
             << (options.lengths ? ", " + request.samples.collate + " samples of unequal length" : "") << "\n\n"
-            << results_table(results, options.sync) << '\n'
-            << gain_sentence(results) << '\n';
+            << (modes > 1 ? modes_table(results) : results_table(results, options.sync)) << '\n'
+            << (modes > 1 ? modes_sentence(results, results.size() / modes) : gain_sentence(results)) << '\n';
 }
 
 sim::Result simulate(
@@ -116,15 +138,19 @@ void run_simulate(SimulateRequest& request) {
   if (best.lengths) {
     best.lengths->by_cost = true;
   }
-  const sim::Result oracle = sim::simulate(cluster, best, "oracle");
+  std::map<Sync, sim::Result> oracles;
+  for (const Sync sync : request.checked_syncs()) {
+    best.sync = sync;
+    oracles.emplace(sync, sim::simulate(cluster, best, "oracle"));
+  }
   std::vector<sim::Result> results;
   nlohmann::ordered_json documents = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     Recorder* const recorder = recorders.empty() ? nullptr : recorders[i].get();
     results.push_back(simulate(cluster, tasks[i].options, tasks[i].policy, recorder));
     results.back().policy = tasks[i].label;
-    results.back().time_over_oracle = sim::time_over(results.back(), oracle);
-    documents.push_back(to_json(results.back(), options.sync));
+    results.back().time_over_oracle = sim::time_over(results.back(), oracles.at(tasks[i].options.sync));
+    documents.push_back(to_json(results.back(), tasks[i].options.sync));
   }
   for (const auto& recorder : recorders) {
     recorder->commit();
@@ -147,6 +173,7 @@ void add_simulate(CLI::App& program) {
       "  isochron simulate --cluster mine.toml --policy omnilearn:dead-band=0.1,ewma=0.2,isochron --json results.json\n"
       "  isochron simulate --cluster dynamic --noise 0.05 --policy isochron --trace run.json   # open in "
       "ui.perfetto.dev\n"
+      "  isochron simulate --sync all --gradient-bytes 45mbyte --link-rate 1gbit --policy uniform,isochron\n"
       "  isochron simulate --cluster mixed16 --global-batch 256 --lengths lognormal --deal both --policy "
       "uniform,isochron");
   command->final_callback([request] { run_simulate(*request); });

@@ -17,6 +17,14 @@
 namespace isochron::cli {
 namespace {
 
+constexpr const char* kAllSyncs = "all";
+
+std::vector<std::string> sync_choices() {
+  std::vector<std::string> choices = all_names(kSyncNames);
+  choices.emplace_back(kAllSyncs);
+  return choices;
+}
+
 void add_run_group(CLI::App& command, SimulateRequest& request) {
   const std::string group = "Run";
   command.add_option("--cluster", request.cluster, "A built-in cluster (see 'isochron clusters') or a cluster file")
@@ -67,8 +75,10 @@ void add_lengths_group(CLI::App& command, SimulateRequest& request) {
 void add_training_group(CLI::App& command, SimulateRequest& request) {
   const std::string group = "Training";
   sim::Options& options = request.options;
-  add_choice(command, "--sync", request.sync, all_names(kSyncNames), "How workers wait for one another")->group(group);
-  add_whole(command, "--staleness", options.staleness, 0, kMostCount, "SSP: steps ahead of the slowest worker")
+  add_choice(command, "--sync", request.sync, sync_choices(), "How workers wait for one another; all: which is fastest")
+      ->group(group);
+  add_whole(
+      command, "--staleness", options.staleness, 0, kMostCount, "ssp: steps ahead of the slowest worker; all: 0 is 3")
       ->group(group);
   add_whole(command, "--round-steps", options.round_steps, 0, kMostCount, "local: steps between exchanges; 0: chosen")
       ->group(group);
@@ -128,7 +138,7 @@ std::vector<std::string> SimulateRequest::checked_policies() const {
 sim::Options SimulateRequest::checked_options() const {
   sim::Options checked = options;
   checked.seed = static_cast<std::uint64_t>(seed);
-  checked.sync = parse_name(kSyncNames, "--sync", sync);
+  checked.sync = checked_syncs().front();
   checked.network.overlap = !no_overlap;
   checked.rate.rule = parse_rate_rule(rate_rule);
   checked.lengths = checked_lengths();
@@ -136,15 +146,27 @@ sim::Options SimulateRequest::checked_options() const {
     checked.former = io::read_former_run(start_from);
   }
   checked.validate();
+  if (sync == kAllSyncs) {
+    require(!checked.lengths, "--sync", in_quotes(sync), "bsp, since samples have lengths");
+    checked.staleness = options.staleness > 0 ? options.staleness : JobSettings{}.async.staleness;
+    return checked;
+  }
   if (options.staleness > 0 && checked.sync != Sync::kSsp) {
-    throw std::invalid_argument("--staleness is given with --sync " + sync + "; permitted: with --sync ssp");
+    throw std::invalid_argument("--staleness is given with --sync " + sync + "; permitted: with --sync ssp or all");
   }
   if ((options.round_steps > 0 || options.network_share != sim::Options{}.network_share) &&
       checked.sync != Sync::kLocal) {
     throw std::invalid_argument(
-        "--round-steps or --network-share is given with --sync " + sync + "; permitted: with --sync local");
+        "--round-steps or --network-share is given with --sync " + sync + "; permitted: with --sync local or all");
   }
   return checked;
+}
+
+std::vector<Sync> SimulateRequest::checked_syncs() const {
+  if (sync == kAllSyncs) {
+    return {Sync::kBsp, Sync::kLocal, Sync::kAsp, Sync::kSsp};
+  }
+  return {parse_name(kSyncNames, "--sync", sync)};
 }
 
 std::optional<sim::Lengths> SimulateRequest::checked_lengths() const {

@@ -10,6 +10,7 @@
 
 #include "isochron/cli/json_output.h"
 #include "isochron/cli/lengths_option.h"
+#include "isochron/core/job_settings.h"
 #include "isochron/sim/simulate.h"
 
 namespace isochron::cli {
@@ -40,6 +41,8 @@ struct SimulateRequest {
   [[nodiscard]] std::vector<std::string> checked_policies() const;
   [[nodiscard]] sim::Options checked_options() const;
   [[nodiscard]] sim::ClusterSpec checked_cluster() const;
+  /// Those that are compared: the one of the options, or all.
+  [[nodiscard]] std::vector<Sync> checked_syncs() const;
 
  private:
   [[nodiscard]] std::optional<sim::Lengths> checked_lengths() const;

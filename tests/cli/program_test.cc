@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -79,7 +80,7 @@ TEST_F(ProgramTest, RefusesBadValuesByName) {
   expect_refusal("simulate --global-batch 1.5", "--global-batch is '1.5'; permitted: ");
   expect_refusal("simulate --noise nan", "--noise is 'nan'; permitted: 0 to 3");
   expect_refusal("simulate --noise 40", "--noise is '40'; permitted: 0 to 3");
-  expect_refusal("simulate --sync maybe", "--sync is 'maybe'; permitted: bsp, local, asp, ssp");
+  expect_refusal("simulate --sync maybe", "--sync is 'maybe'; permitted: bsp, local, asp, ssp, all");
   expect_refusal("simulate --lr-rule cosine", "--lr-rule is 'cosine'; permitted: none, linear, ");
   expect_refusal("simulate --lengths lognormal:sigma=wide", "--lengths: lengths lognormal: sigma is wide; permitted: ");
   expect_refusal(
@@ -92,7 +93,8 @@ TEST_F(ProgramTest, RefusesBadValuesByName) {
   expect_refusal("simulate --link-rate fast", "--link-rate is 'fast'; permitted: ");
   expect_refusal("simulate --link-delay 2", "--link-delay is '2'; permitted: ");
   expect_refusal("simulate --gradient-bytes x", "--gradient-bytes is 'x'; permitted: ");
-  expect_refusal("simulate --staleness 3", "--staleness is given with --sync bsp; permitted: with --sync ssp");
+  expect_refusal("simulate --staleness 3", "--staleness is given with --sync bsp; permitted: with --sync ssp or all");
+  expect_refusal("simulate --sync all --lengths lognormal", "--sync is 'all'; permitted: bsp, since samples have lengths");
 }
 
 TEST_F(ProgramTest, RefusesUnknownPoliciesAndOptions) {
@@ -206,6 +208,15 @@ TEST_F(ProgramTest, TakesTheDeviceOfLbBspFromAnOption) {
   EXPECT_EQ(by_option.status, 0) << by_option.errors;
   EXPECT_EQ(by_option.output, run("simulate --policy lb-bsp:device=gpu" + rest).output);
   EXPECT_NE(by_option.output, run("simulate --policy lb-bsp --device cpu" + rest).output);
+}
+
+TEST_F(ProgramTest, SimulatesEverySyncAndSaysWhichToTake) {
+  const std::string cluster = "simulate --cluster hl8 --policy uniform,isochron --steps 2000 --noise 0.05 --sync all";
+  const Outcome far = run(cluster + " --gradient-bytes 1mbyte --link-rate 100mbit");
+  EXPECT_EQ(far.status, 0);
+  EXPECT_THAT(far.output, ContainsRegex("isochron local does [3-9]\\.[0-9]*x the samples per second of isochron bsp\\."));
+  EXPECT_THAT(far.output, AllOf(HasSubstr("uniform asp"), HasSubstr("isochron ssp")));
+  EXPECT_THAT(run(cluster).output, HasSubstr("Take isochron bsp: nothing here is more than 5 % faster"));
 }
 
 TEST_F(ProgramTest, RunsAsynchronously) {
