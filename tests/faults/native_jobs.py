@@ -26,7 +26,9 @@ PLACES = {  # phase: what strikes worker %d
     "async": {"step": "%d:4:forward", "reduction": "%d:4:push:0", "optimizer": "%d:4:free:0",
               "evaluation": "%d:1:barrier"},
 }  # fmt: skip
-WORDS = {"bsp": ("steps=12", "evaluate=2", "save=3"), "asp": ("sync=asp",), "ssp": ("sync=ssp", "staleness=2"),
+IN_STEP = {"bsp", "local"}  # in rounds of one plain step, so that it does not matter who takes it
+WORDS = {"bsp": ("steps=12", "evaluate=2", "save=3"),
+         "local": ("steps=12", "evaluate=2", "save=3", "round=1", "model=plain", "momentum=0"), "asp": ("sync=asp",), "ssp": ("sync=ssp", "staleness=2"),
          "ssp 0": ("sync=ssp", "staleness=0", "servers=1")}  # fmt: skip
 VICTIMS = {"kill": (2,), "kill-first": (0,), "kill-two": (0, 2), "stop": (2,), "exit": (2,), "error": (2,)}
 _once = threading.Lock()
@@ -34,13 +36,13 @@ _once = threading.Lock()
 
 def run_workers(sync, words, launched=False):
     """What the workers who reached the end wrote down, their parameters, and what was said."""
-    binary = pathlib.Path(os.environ["ISOCHRON_BIN"]) / ("elastic_worker" if sync == "bsp" else "async_worker")
+    binary = pathlib.Path(os.environ["ISOCHRON_BIN"]) / ("elastic_worker" if sync in IN_STEP else "async_worker")
     with tempfile.TemporaryDirectory() as folder:
         start = [ROOT / "tests/ranks/mpirun.sh", os.environ["MPIRUN"], "4"]
         if launched:
             start = [binary.parent / "isochron", "launch", "-n", "4", "--"]
         command = [*start, binary, folder, *WORDS[sync], *words]
-        if sync == "bsp" and not launched:
+        if sync in IN_STEP and not launched:
             command[:0] = [ROOT / "tests/elastic/outlived.sh", binary, folder]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    start_new_session=True)  # fmt: skip
@@ -73,21 +75,21 @@ def run_workers_of(cell):
         what = "always-nan" if cell.phase == "step" else "nan-gradient"
         faults = ["model=plain", f"4:1:{what}", *(["numbers=skip"] if cell.fault == "nan-skip" else [])]
     else:
-        places = PLACES["bsp" if cell.sync == "bsp" else "async"]
+        places = PLACES["bsp" if cell.sync in IN_STEP else "async"]
         place = places[cell.phase]
         if cell.fault == "stop":
-            place, faults = (place, ["signal=19"]) if cell.sync == "bsp" else (place.replace("forward", "stop"), [])
+            place, faults = (place, ["signal=19"]) if cell.sync in IN_STEP else (place.replace("forward", "stop"), [])
         faults += [place % victim for victim in VICTIMS[cell.fault]]
         if cell.front == "own":
             faults.append(f"ending={cell.fault}")
     faults.append("timeout=4000" if cell.fault == "stop" else f"timeout={round(1000 * cells.PATIENCE)}")
-    same = cell.outcome in ("on", "smaller") and cell.sync in ("bsp", "ssp 0")
+    same = cell.outcome in ("on", "smaller") and cell.sync in (*IN_STEP, "ssp 0")
     tried = run_workers(cell.sync, (*base, *faults), cell.front == "own")
     return *tried, undisturbed(cell.sync, base) if same else None
 
 
 def check_workers(cell, ends, models, said, reference):
-    if cell.sync != "bsp":
+    if cell.sync not in IN_STEP:
         left = 4 - len(VICTIMS[cell.fault])
         assert len(ends) == left, said
         for end in ends:
