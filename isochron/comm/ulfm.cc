@@ -14,7 +14,7 @@ namespace {
 constexpr int kInFavour = 1;
 constexpr int kCast = 2;
 
-/// Of a group, which is freed.
+/// The ranks that the members of a group, which is freed, have in `comm`.
 std::vector<int> ranks_of(MPI_Group failed, MPI_Comm comm) {
   int count = 0;
   MPI_Group_size(failed, &count);

@@ -142,7 +142,7 @@ class Job(HandsOut):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Of the dataset that the loop is in."""
+        """How many steps an epoch of the dataset has that the loop is in."""
         return self._replica.sampler.steps_per_epoch
 
     @property

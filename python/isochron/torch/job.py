@@ -85,7 +85,7 @@ class Job(Steps):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Of the dataset that the loop is in."""
+        """How many steps an epoch of the dataset has that the loop is in."""
         if self._source is None:
             raise Error("steps_per_epoch before loader()")
         return self._source.steps_per_epoch
