@@ -316,6 +316,10 @@ TEST_F(TrainProgramTest, SaysWhatIsNotPermitted) {
       "--train-samples 256 --global-batch 257",
       "--global-batch is 257; permitted: up to 256, the samples that there are");
   expect_refusal("--frobnicate", "unknown option '--frobnicate'");
+  // Names of before, which are answered by those of today.
+  expect_refusal("--numbers maybe", "--on-nonfinite is 'maybe'; permitted: stop, skip, rollback, ignore");
+  expect_refusal("--rate maybe", "--lr-rule is 'maybe'; permitted: none, linear, ");
+  expect_refusal("--warmup x", "--warmup-steps is 'x'; permitted: a whole number from 0 ");
   expect_refusal("--resume auto", "resume is auto; permitted: with checkpoints, their folder");
   expect_refusal("--max-batch 8", "the workers can take at most 8 samples together (sum of max_batch), but");
   expect_refusal("--target-accuracy 2", "--target-accuracy is 2; permitted: 0 to 1");
