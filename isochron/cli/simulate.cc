@@ -42,7 +42,7 @@ std::vector<Task> tasks_of_modes(
   std::vector<Task> tasks;
   for (const Sync sync : syncs) {
     for (const std::string& policy : policies) {
-      tasks.push_back({.policy = policy, .label = policy + " " + to_string(sync), .options = options});
+      tasks.push_back({.policy = policy, .label = policy + " " + std::string(to_string(sync)), .options = options});
       tasks.back().options.sync = sync;
       if (sync != Sync::kSsp) {
         tasks.back().options.staleness = 0;

@@ -160,8 +160,9 @@ def as_people_write_it(num_workers):
     return {"far": (ends[0][0] - ends[1][0]).abs().max().item(), "scales": [scale for _, scale in ends]}
 
 
-def not_finite_alone(options):
-    """The loss of one iteration of the last rank is not finite, though its gradient would be; what became of that."""
+def not_finite_alone(options, spoil):
+    """The loss of one iteration of the last rank is not finite, and `spoil` says whether its gradient is; what became
+    of that."""
     model = models.make("lstm")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     try:
@@ -169,7 +170,9 @@ def not_finite_alone(options):
             model, optimizer = job.prepare(model, optimizer)
             for number, (x, y) in enumerate(job.loader(models.Text(size=60))):
                 loss = models.loss_of(model(x), y)
-                job.backward(loss + math.inf if job.rank == job.size - 1 and number == 1 else loss)
+                if job.rank == job.size - 1 and number == 1:
+                    loss = loss + math.inf if spoil == "loss" else loss * math.inf
+                job.backward(loss)
                 optimizer.step()
                 optimizer.zero_grad()
             complete = job.ledger.complete
