@@ -85,10 +85,12 @@ std::string modes_sentence(const std::vector<Result>& results, std::size_t polic
   const auto best_bsp = std::ranges::max_element(bsp, {}, &Result::samples_per_second);
   const double gain = best->samples_per_second / best_bsp->samples_per_second;
   if (gain < kWorthOtherSteps) {
-    return "Take " + best_bsp->policy + ": nothing here is more than 5 % faster, and its steps are those of one big batch.";
+    return "Take " + best_bsp->policy +
+           ": nothing here is more than 5 % faster, and its steps are those of one big batch.";
   }
   return best->policy + " does " + fixed(gain, 2) + "x the samples per second of " + best_bsp->policy +
-         ". Only the steps of bsp are those of one big batch: local averages what several local steps have changed, asp and "
+         ". Only the steps of bsp are those of one big batch: local averages what several local steps have changed, "
+         "asp and "
          "ssp use gradients that are stale.";
 }
 

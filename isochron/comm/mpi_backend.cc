@@ -230,7 +230,7 @@ class MpiBackend : public c10d::Backend {
   std::atomic<std::chrono::milliseconds> timeout_;
   MpiReductions reductions_;
   const std::unique_ptr<GpuCollectives> gpu_;  // null: by way of the host
-  std::unique_ptr<ProgressThread> progress_;         // goes first: what is in flight uses the rest
+  std::unique_ptr<ProgressThread> progress_;   // goes first: what is in flight uses the rest
 };
 
 WorkPtr MpiBackend::submit(Job job) {

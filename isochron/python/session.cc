@@ -411,7 +411,8 @@ void bind_steps(nb::class_<PythonSession>& session) {
           nb::arg("loss"),
           nb::arg("usage"),
           nb::arg("warm") = true,
-          "The last gradient is there; not warm: its time says nothing of the device's speed, as where a graph was traced.")
+          "The last gradient is there; not warm: its time says nothing of the device's speed, as where a graph was "
+          "traced.")
       .def(
           "log_loss", [](PythonSession& self, double loss) { self->report().loss = loss; }, nb::arg("loss"))
       .def(

@@ -155,7 +155,8 @@ TEST_F(PlanProgramTest, SaysWhatIsNotPermitted) {
   expect_refusal(
       "--machines bad.toml --model-profile cnn.json", "bad.toml:2: speed is 'fast'; permitted: a finite number");
   write("cluster.toml", "name = \"mine\"\n[[worker]]\nspeed = 1.0\n");
-  expect_refusal("--machines cluster.toml --model-profile cnn.json", "cluster.toml:2: this is a cluster file; permitted: tables");
+  expect_refusal(
+      "--machines cluster.toml --model-profile cnn.json", "cluster.toml:2: this is a cluster file; permitted: tables");
 }
 
 }  // namespace

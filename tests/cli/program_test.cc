@@ -94,7 +94,8 @@ TEST_F(ProgramTest, RefusesBadValuesByName) {
   expect_refusal("simulate --link-delay 2", "--link-delay is '2'; permitted: ");
   expect_refusal("simulate --gradient-bytes x", "--gradient-bytes is 'x'; permitted: ");
   expect_refusal("simulate --staleness 3", "--staleness is given with --sync bsp; permitted: with --sync ssp or all");
-  expect_refusal("simulate --sync all --lengths lognormal", "--sync is 'all'; permitted: bsp, since samples have lengths");
+  expect_refusal(
+      "simulate --sync all --lengths lognormal", "--sync is 'all'; permitted: bsp, since samples have lengths");
 }
 
 TEST_F(ProgramTest, RefusesUnknownPoliciesAndOptions) {
@@ -214,7 +215,8 @@ TEST_F(ProgramTest, SimulatesEverySyncAndSaysWhichToTake) {
   const std::string cluster = "simulate --cluster hl8 --policy uniform,isochron --steps 2000 --noise 0.05 --sync all";
   const Outcome far = run(cluster + " --gradient-bytes 1mbyte --link-rate 100mbit");
   EXPECT_EQ(far.status, 0);
-  EXPECT_THAT(far.output, ContainsRegex("isochron local does [3-9]\\.[0-9]*x the samples per second of isochron bsp\\."));
+  EXPECT_THAT(
+      far.output, ContainsRegex("isochron local does [3-9]\\.[0-9]*x the samples per second of isochron bsp\\."));
   EXPECT_THAT(far.output, AllOf(HasSubstr("uniform asp"), HasSubstr("isochron ssp")));
   EXPECT_THAT(run(cluster).output, HasSubstr("Take isochron bsp: nothing here is more than 5 % faster"));
 }

@@ -139,7 +139,7 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   std::unique_ptr<BatchSource> source_;
   server::DataPosition place_;  // until the session has it
   std::int64_t barrier_at_ = -1;
-  bool loop_is_new_ = false;  // open() has entered what the loop goes through
+  bool loop_is_new_ = false;                       // open() has entered what the loop goes through
   std::chrono::steady_clock::time_point started_;  // was told to begin
   double cpu_started_ = 0.0;
 
