@@ -20,8 +20,8 @@ struct NamedRun {
 /// A gain below this is not worth a word.
 inline constexpr double kWorthAWord = 1.05;
 
-/// "in its last steps about 1.9 times as fast as with equal shares", or what the best shares would gain; empty if neither
-/// is worth a word, or known.
+/// "in its last steps about 1.9 times as fast as with equal shares", or what the best shares would gain; empty if
+/// neither is worth a word, or known.
 [[nodiscard]] std::string gain_in_words(const Summary& summary);
 
 /// 1234567.8 as "1,234,567.8".

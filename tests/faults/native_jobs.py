@@ -28,7 +28,8 @@ PLACES = {  # phase: what strikes worker %d
 }  # fmt: skip
 IN_STEP = {"bsp", "local"}  # in rounds of one plain step, so that it does not matter who takes it
 WORDS = {"bsp": ("steps=12", "evaluate=2", "save=3"),
-         "local": ("steps=12", "evaluate=2", "save=3", "round=1", "model=plain", "momentum=0"), "asp": ("sync=asp",), "ssp": ("sync=ssp", "staleness=2"),
+         "local": ("steps=12", "evaluate=2", "save=3", "round=1", "model=plain", "momentum=0"),
+         "asp": ("sync=asp",), "ssp": ("sync=ssp", "staleness=2"),
          "ssp 0": ("sync=ssp", "staleness=0", "servers=1")}  # fmt: skip
 VICTIMS = {"kill": (2,), "kill-first": (0,), "kill-two": (0, 2), "stop": (2,), "exit": (2,), "error": (2,)}
 _once = threading.Lock()
