@@ -17,8 +17,8 @@ namespace isochron::cli {
 /// The same of policies in several modes, as their labels say: "isochron local".
 [[nodiscard]] std::string modes_table(const std::vector<sim::Result>& results);
 
-/// Which mode to take: that of the fastest result, or the first one, bsp, if nothing is much faster. Results come mode by
-/// mode, `policies` of each.
+/// Which mode to take: that of the fastest result, or the first one, bsp, if nothing is much faster. Results come mode
+/// by mode, `policies` of each.
 [[nodiscard]] std::string modes_sentence(const std::vector<sim::Result>& results, std::size_t policies);
 
 /// One sentence that says what was gained: isochron, or else the fastest policy, against uniform, or else the slowest.
