@@ -11,16 +11,21 @@
 
 Every command's output goes to build/log/STAGE.log; a line per stage shows what ran and how long it took. The last line
 sums up all stages.
+
+The tests of the stage full mostly wait. Meanwhile, with the least priority, what later stages build is built, and what
+clang-tidy finds clean is remembered for the stage lint; build/log/ahead.log tells of that.
 """
 
 import argparse
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -76,11 +81,11 @@ class StageFailed(Exception):
 class Stage:
     """A name, its log file, and commands that append to it."""
 
-    def __init__(self, name):
+    def __init__(self, name, log=None):
         self.name = name
         self.preset = PRESETS.get(name, name)
         self.build = ROOT / "build" / self.preset
-        self.log = ROOT / "build" / "log" / f"{name}.log"
+        self.log = ROOT / "build" / "log" / f"{log or name}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_text("")
         # Thread sanitizer of GCC 12 refuses some layouts that address randomisation may choose.
@@ -149,6 +154,41 @@ def select(stage):
     return ["--tests-regex", "|".join(f"^{name}" for name in (r"core\.", r"sim\.", r"tools\.", *threaded))]
 
 
+def build_stage(stage):
+    targets = {"quick": QUICK_PROGRAMS, "full": ("all",), "core-only": ("all",), "fuzz": ("all",),
+               "tsan": (*PLAIN_PROGRAMS, "ranks_test", "elastic_test")}  # fmt: skip
+    stage.compile(*targets.get(stage.name, PLAIN_PROGRAMS))
+
+
+@contextlib.contextmanager
+def preparing(names):
+    """What these stages build, and what clang-tidy remembers, in a process of its own; waits for its end."""
+    log = ROOT / "build" / "log" / "ahead.log"
+    log.write_text("")
+    command = ["nice", "-n", "19", sys.executable, __file__, "--ahead", *names]
+    with log.open("a") as output:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
+    try:
+        yield
+        process.wait()
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+
+
+def prepare(names):
+    """Whatever fails here is found by the stage itself."""
+    for name in names:
+        print(f"{time.strftime('%X')} {name}", flush=True)
+        with contextlib.suppress(StageFailed):
+            if name == "lint":
+                subprocess.run([ROOT / "scripts/lint/tidy.py", "all"], cwd=ROOT)
+            else:
+                build_stage(Stage(name, log=f"{name}-ahead"))
+    print(f"{time.strftime('%X')} done", flush=True)
+
+
 def run_selected(stage, known):
     """Runs what the stage has but for the runs that are known to pass; those that fail may have another try."""
     selection = select(stage)
@@ -159,7 +199,7 @@ def run_selected(stage, known):
         if not json.loads(listed)["tests"]:
             return test_count.Counts([], [], [], [], {}), Outcome()
     # Many tests wait more than they compute, those of the stage full above all.
-    ok, counts = ctest(stage, "--parallel", str(build.CORES + (2 if stage.name == "full" else 1)), *selection)
+    ok, counts = ctest(stage, "--parallel", str(build.CORES + (3 if stage.name == "full" else 1)), *selection)
     outcome = Outcome()
     if not ok and len(counts.failed_runs) <= MOST_REPEATED:
         _, again = ctest(stage, "--rerun-failed", *selection, ISOCHRON_FAILED_ONLY="1")
@@ -168,14 +208,15 @@ def run_selected(stage, known):
 
 
 def run_ctest(stage, options):
-    targets = {"quick": QUICK_PROGRAMS, "full": ("all",), "core-only": ("all",)}.get(stage.name, PLAIN_PROGRAMS)
-    stage.compile(*targets, *(("ranks_test", "elastic_test") if stage.name == "tsan" else ()))
+    build_stage(stage)
     for folder in (stage.races, stage.build / "reports"):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
     memory = test_memory.Memory(stage.build, options.fresh) if stage.name == "quick" else None
     known = memory.unchanged() if memory else {}
-    counts, outcome = run_selected(stage, known)
+    later = options.stages[options.stages.index(stage.name) + 1 :] if stage.name == "full" else []
+    with preparing(later) if later else contextlib.nullcontext():
+        counts, outcome = run_selected(stage, known)
     if memory:
         memory.remember(counts.passed_runs)
     ok = not counts.failed and not counts.failed_runs
@@ -220,7 +261,7 @@ def fuzz(stage, target, seconds):
 
 def run_fuzz(stage, seconds):
     """A target has one thread, so there are as many at a time as there are cores."""
-    stage.compile("all")
+    build_stage(stage)
     targets = sorted((stage.build / "bin").glob("*_fuzz"))
     if not targets:
         raise StageFailed("there is no fuzz target")
@@ -250,7 +291,10 @@ def main():
     parser.add_argument("--fuzz-seconds", type=int, default=10, help="per target")
     parser.add_argument("--fresh", action="store_true", help="repeat also what passed and has not changed since")
     parser.add_argument("--update-count", action="store_true", help="write tests/expected_count")
+    parser.add_argument("--ahead", action="store_true", help="only build what the stages need, and let clang-tidy look")
     options = parser.parse_args()
+    if options.ahead:
+        return prepare(options.stages)
 
     total = Outcome()
     for name in options.stages:
