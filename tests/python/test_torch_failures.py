@@ -158,6 +158,16 @@ def test_a_second_worker_may_be_lost_while_the_others_come_together(nursery, mom
         ranks.close()
 
 
+@pytest.mark.parametrize("late", [0, 2])
+def test_who_is_still_in_the_step_before_a_save_does_not_wait_for_those_who_are_in_it(trio, tmp_path, late):
+    """A worker is lost between the two: those who were in save() do not exchange a word about it any more."""
+    trio.start("torch_failure_cases:lost_at_a_save", folder=str(tmp_path), late=late)
+    for rank in (0, 2):
+        result = trio.result(rank)
+        assert result["seconds"] < 60.0  # half the time-out
+        assert (result["step"], result["complete"], result["size"], result["there"]) == (6, True, 2, True)
+
+
 def test_a_worker_may_be_lost_while_another_gets_the_state(trio):
     trio.start("lost_in_transfer")
     results = [trio.result(rank) for rank in (0, 1)]

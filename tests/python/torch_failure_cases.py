@@ -303,6 +303,46 @@ def full_disk(folder, full, free, steps=40, killed=None, gone=False):
     return {"step": step, "complete": complete, "said": said}
 
 
+def lost_at_a_save(folder, late):
+    """Rank 1 is lost between the third step and the save after it. Rank `late` hears of that while it finishes the
+    step, the other one within save(); how long both took, and what is there."""
+    began = time.monotonic()
+    job = isochron.Job(global_batch=24, timeout=120.0, policy="uniform", reseed=False)
+    model = models.make("cnn")
+    model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=0.05))
+    world, me = job._world, dist.get_rank()
+    lost, start_gather = world.members[1], world.start_gather
+
+    def start(values):
+        step, wait = job.step, start_gather(values)
+
+        def wait_and_hear():
+            rows = wait()
+            if step == 2 and me == late:
+                while not world._rendezvous.has_ended(lost):
+                    time.sleep(0.01)
+                raise isochron.PeerLostError("telemetry: lost rank 1", [1], [lost.host])
+            return rows
+
+        return wait_and_hear
+
+    world.start_gather = start
+    path = pathlib.Path(folder) / "job.pt"
+    for x, y in job.loader(models.Images(size=24 * 6)):
+        step = job.step
+        job.backward(models.loss_of(model(x), y))
+        optimizer.step()
+        optimizer.zero_grad()
+        if step == 2:
+            if me == 1:
+                job.finish_step()
+                os._exit(1)
+            job.save(path)
+            there = path.exists() or me != 0
+    return {"step": job.step, "complete": job.ledger.complete, "size": job.size, "there": there,
+            "seconds": time.monotonic() - began}  # fmt: skip
+
+
 def second_log_on_a_full_disk(folder):
     """A dataset after another one, whose log finds no room to begin in; then the first one again."""
     job = isochron.Job(global_batch=24, policy="uniform", reseed=False, timeout=60.0, log=f"{folder}/run.jsonl")

@@ -512,17 +512,21 @@ class Job(Steps):
         """Job, models, optimizers and whatever else was prepared, in one file that appears whole. Collective. If a
         worker is lost meanwhile, those who are left come together first; without the first worker another one
         writes."""
-        job, wrote = self.state_dict(), self._world.rank == 0
-        try:
-            self._prepared.save(path, job)
-        except PeerError as error:
-            if not self._recovery.is_possible:
-                raise
-            self._models.remember()  # the step before is done: nothing of it is undone
-            self._recover(error)
-            # Others may know already that the file is there, and have gone on: there is no exchange about it any more.
-            if self._world.rank == 0 and not wrote:
-                self._prepared.write(path, self.state_dict())
+        job = self.state_dict()
+        self._recovery.saves += 1
+        if self._recovery.saves > self._recovery.settled_saves:
+            try:
+                return self._prepared.save(path, job)
+            except PeerError as error:
+                if not self._recovery.is_possible:
+                    raise
+                self._models.remember()  # the step before is done: nothing of it is undone
+                self._recover(error)
+                job = self.state_dict()
+        # When somebody was lost, others may have known already that the file is there, and have gone on, or were still
+        # to come here: so there is no exchange about it any more.
+        if self._world.rank == 0:
+            self._prepared.write(path, job)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Before or after prepare() and loader(): what was saved waits until prepare() has been given as many models,

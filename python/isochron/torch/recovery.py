@@ -42,6 +42,8 @@ class Recovery:
     bad_sample: SampleError | None = None  # of this worker's share
     out_of_memory: bool = False
     attempts: int = 0  # at the step under way that failed though nobody was lost
+    saves: int = 0  # that this worker has begun
+    settled_saves: int = 0  # about so many nothing is exchanged any more: somebody was lost when they were under way
 
     @property
     def is_possible(self) -> bool:
@@ -95,6 +97,7 @@ class Recovery:
 
         statements, lost = self.world.re_form(self._statement, settle, suspects)
         assert settlement is not None
+        self.settled_saves = max(statement["saves"] for statement in statements.values())
         bad = [SampleError(**statement["bad"]) for statement in statements.values() if statement["bad"]]
         self.attempts = 0 if lost or settlement.out_of_memory or bad else self.attempts + 1
         self.out_of_memory, self.bad_sample = False, None
@@ -113,7 +116,7 @@ class Recovery:
     def _statement(self) -> dict[str, Any]:
         bad = self.bad_sample
         told = {"message": str(bad), "sample": bad.sample, "place": bad.place} if bad is not None else None
-        return {"progress": self.replica.progress(self.now()).encode(), "bad": told}
+        return {"progress": self.replica.progress(self.now()).encode(), "bad": told, "saves": self.saves}
 
     def _catch_up(self, settlement: _core.Settlement) -> None:
         """May be done again, from wherever it was left."""
