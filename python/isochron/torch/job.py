@@ -418,12 +418,12 @@ class Job(Steps):
         loop computes its gradients."""
         if self._share is None:
             raise Error("share_weight without a batch of the loader")
-        items, everybody = self._share.items, self._share.all_items
-        if items is None or everybody is None or self._share.stand_in or self.options.weighting == "mean":
+        everybody = self._share.all_items
+        if everybody is None or self._share.stand_in or self.options.weighting == "mean":
             return self._loss_weight(self._my_count, "mean")
         if self._group.steps > 1:
             raise Error("weight in accumulate() with count='lengths' of the loader; permitted: job.backward(loss)")
-        return items * self._world.size / everybody
+        return self._weighed_items * self._world.size / everybody
 
     def log_loss(self, loss: torch.Tensor | float) -> None:
         """What the log, TensorBoard and last_step say of this step's loss: a mean over this worker's samples, in place

@@ -349,7 +349,7 @@ class Steps(Datasets):
         """Ends a step whose losses the loop has scaled by itself."""
         self._stop_clock()
         known = self._loss is not None or self._said_loss is not None
-        self._end_computing(self._loss, self._my_count if known else 0.0)
+        self._end_computing(self._loss, self._weighed_items if known else 0.0)
 
     def _reason_for_no_backward(self) -> str:
         if self._saw_gradients:
@@ -508,6 +508,13 @@ class Steps(Datasets):
     @property
     def _awaits_backward(self) -> bool:
         return self._share is not None and not self._computed
+
+    @property
+    def _weighed_items(self) -> float:
+        """What `weight` takes the loss for a mean over: samples, or what the loader's count= says."""
+        share = self._share
+        by_items = share is not None and share.items is not None and share.all_items is not None
+        return share.items if by_items and self.options.weighting == "exact" else float(self._my_count)
 
     @property
     def _my_count(self) -> int:
