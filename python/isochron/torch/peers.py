@@ -59,6 +59,10 @@ class Rendezvous:
         self.generation = 0
         self._barriers = 0  # of this generation
 
+    def close(self) -> None:
+        self._store.close()
+        self._marks.close()
+
     def has_ended(self, peer: Peer) -> bool:
         """Whether it is a process of this host that has; nobody is asked."""
         return peer.machine == self._me.machine and state_of(peer.process) in "ZX"

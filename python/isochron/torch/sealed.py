@@ -19,6 +19,7 @@ from typing import Any
 from isochron.errors import Error, PeerLostError
 
 POLL_SECONDS = 0.02
+CLOSING_SECONDS = 1.0  # for the thread, which may wait for a store that is gone
 _SEAL = 32  # bytes
 
 
@@ -31,8 +32,14 @@ class SealedStore:
         self._timeout = timeout
         self._answers = True
         self._questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        threading.Thread(target=_ask, args=(store, self._questions), name="isochron-store", daemon=True).start()
-        weakref.finalize(self, self._questions.put, None)
+        self._thread = threading.Thread(target=_ask, args=(store, self._questions), name="isochron-store", daemon=True)
+        self._thread.start()
+        self._end = weakref.finalize(self, self._questions.put, None)
+
+    def close(self) -> None:
+        """Nobody asks any more."""
+        self._end()
+        self._thread.join(CLOSING_SECONDS)
 
     def set(self, name: str, value: str) -> None:
         self._call("set", self._name(name), self._sealed(name, value))
@@ -58,6 +65,8 @@ class SealedStore:
         return agreed
 
     def _call(self, method: str, *arguments: Any) -> Any:
+        if not self._end.alive:
+            raise Error("the job is closed")
         if self._answers:
             answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
             self._questions.put((method, arguments, answer))

@@ -302,6 +302,8 @@ class World:
             groups = self._let_go()
             while groups:
                 _destroy(groups.pop())
+        if self.has_group:
+            self._rendezvous.close()
 
     def re_form(
         self,
