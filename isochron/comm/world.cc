@@ -150,6 +150,7 @@ void World::drop_group() {
 // All at once: the others wait for it. Every survivor does it, and all but the first may fail: the worker is gone then.
 void World::evict(const std::vector<Peer>& suspects) const {
   std::vector<std::future<bool>> gone;
+  gone.reserve(suspects.size());
   for (const Peer& peer : suspects) {
     gone.push_back(std::async(std::launch::async, [this, peer] {
       return (options_.fence ? options_.fence(peer) : kill_on_this_host(peer)) || is_lost_soon(comm_, peer.rank);

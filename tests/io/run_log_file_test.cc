@@ -74,7 +74,9 @@ TEST_F(RunLogFileTest, IsWholeAfterEveryLine) {
 
 TEST_F(RunLogFileTest, SetsALogOfAnotherRunAside) {
   const auto aside = [&](int number) { return fs::path(path_).replace_extension(std::to_string(number) + ".jsonl"); };
-  RunLogFile(path_, {.program = "header alone"}, Start::kAnew);
+  {
+    const RunLogFile empty(path_, {.program = "header alone"}, Start::kAnew);
+  }
   for (int run = 0; run < 3; ++run) {
     RunLogFile log(path_, {.program = std::to_string(run)}, Start::kAnew);
     EXPECT_EQ(log.set_aside(), run == 0 ? fs::path() : aside(run));
