@@ -168,6 +168,15 @@ def test_who_is_still_in_the_step_before_a_save_does_not_wait_for_those_who_are_
         assert (result["step"], result["complete"], result["size"], result["there"]) == (6, True, 2, True)
 
 
+@pytest.mark.parametrize("late", [0, 2])
+def test_who_still_compares_datasets_does_not_wait_for_those_who_have_gone_on(trio, late):
+    trio.start("torch_failure_cases:lost_between_epochs", late=late)
+    for rank in (0, 2):
+        result = trio.result(rank)
+        assert result["seconds"] < 60.0  # half the time-out
+        assert (result["step"], result["complete"], result["size"]) == (9, [True] * 3, 2)
+
+
 def test_a_worker_may_be_lost_while_another_gets_the_state(trio):
     trio.start("lost_in_transfer")
     results = [trio.result(rank) for rank in (0, 1)]

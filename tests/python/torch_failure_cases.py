@@ -343,6 +343,38 @@ def lost_at_a_save(folder, late):
             "seconds": time.monotonic() - began}  # fmt: skip
 
 
+def lost_between_epochs(late):
+    """Rank 1 is lost when all have compared the new object that each epoch has for a dataset; rank `late` hears of that
+    in the comparison, the other one in the step after it."""
+    began = time.monotonic()
+    job = isochron.Job(global_batch=24, timeout=120.0, policy="uniform", reseed=False)
+    model = models.make("cnn")
+    model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=0.05))
+    world, me = job._world, dist.get_rank()
+    lost, gather_objects = world.members[1], world.gather_objects
+
+    def gather(value):
+        values = gather_objects(value)
+        if me == late and job.epoch == 1 and world.size == 3:
+            while not world._rendezvous.has_ended(lost):
+                time.sleep(0.01)
+            raise isochron.PeerLostError("words: lost rank 1", [1], [lost.host])
+        return values
+
+    world.gather_objects = gather
+    complete = []
+    for epoch in job.epochs(3):
+        loader = job.loader(models.Images(size=24 * 3))
+        if me == 1 and epoch == 1:
+            os._exit(1)
+        for x, y in loader:
+            job.backward(models.loss_of(model(x), y))
+            optimizer.step()
+            optimizer.zero_grad()
+        complete.append(job.ledger.complete)
+    return {"step": job.step, "complete": complete, "size": job.size, "seconds": time.monotonic() - began}
+
+
 def second_log_on_a_full_disk(folder):
     """A dataset after another one, whose log finds no room to begin in; then the first one again."""
     job = isochron.Job(global_batch=24, policy="uniform", reseed=False, timeout=60.0, log=f"{folder}/run.jsonl")

@@ -113,7 +113,7 @@ class AsyncJob(ServedJob, Job):
             )
         return super().backward(*arguments, **options)
 
-    def _hear(self, mine: Any) -> list[Any]:
+    def _hear(self, mine: bool) -> list[bool]:
         """Others may be in the middle of an epoch."""
         return [mine]
 

@@ -101,8 +101,10 @@ class Datasets:
         data.dataset, data.options = dataset, options
         self._become(data)
 
-    def _hear(self, mine: Any) -> list[Any]:
+    def _hear(self, mine: bool) -> list[bool]:
         """What everybody says. Collective, between two steps or within one."""
+        self._recovery.questions += 1
+        self._recovery.answer = mine
         while True:
             try:
                 return self._world.gather_objects(mine)
@@ -112,6 +114,9 @@ class Datasets:
                 if self._share is None:
                     self._models.remember()  # the step before is done: nothing of it is undone
                 self._recover(error)
+                answers = self._recovery.answers()
+                if answers is not None:
+                    return answers
 
     def _select(self, data: Data) -> None:
         """It is this one's turn."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from isochron import _core
@@ -44,6 +44,9 @@ class Recovery:
     attempts: int = 0  # at the step under way that failed though nobody was lost
     saves: int = 0  # that this worker has begun
     settled_saves: int = 0  # about so many nothing is exchanged any more: somebody was lost when they were under way
+    questions: int = 0  # that this worker has begun to put to all, between steps
+    answer: bool = False  # its own to the last one
+    _statements: list[dict[str, Any]] = field(default_factory=list)  # of those who came together last
 
     @property
     def is_possible(self) -> bool:
@@ -97,7 +100,8 @@ class Recovery:
 
         statements, lost = self.world.re_form(self._statement, settle, suspects)
         assert settlement is not None
-        self.settled_saves = max(statement["saves"] for statement in statements.values())
+        self._statements = list(statements.values())
+        self.settled_saves = max(statement["saves"] for statement in self._statements)
         bad = [SampleError(**statement["bad"]) for statement in statements.values() if statement["bad"]]
         self.attempts = 0 if lost or settlement.out_of_memory or bad else self.attempts + 1
         self.out_of_memory, self.bad_sample = False, None
@@ -116,7 +120,15 @@ class Recovery:
     def _statement(self) -> dict[str, Any]:
         bad = self.bad_sample
         told = {"message": str(bad), "sample": bad.sample, "place": bad.place} if bad is not None else None
-        return {"progress": self.replica.progress(self.now()).encode(), "bad": told, "saves": self.saves}
+        return {"progress": self.replica.progress(self.now()).encode(), "bad": told, "saves": self.saves,
+                "questions": self.questions, "answer": self.answer}  # fmt: skip
+
+    def answers(self) -> list[bool] | None:
+        """Of all to the question under way, as they were told when the workers came together: some may have gone on
+        since. None: somebody is still to come to it."""
+        if any(statement["questions"] < self.questions for statement in self._statements):
+            return None
+        return [statement["answer"] for statement in self._statements]
 
     def _catch_up(self, settlement: _core.Settlement) -> None:
         """May be done again, from wherever it was left."""
