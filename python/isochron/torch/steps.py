@@ -513,8 +513,9 @@ class Steps(Datasets):
     def _weighed_items(self) -> float:
         """What `weight` takes the loss for a mean over: samples, or what the loader's count= says."""
         share = self._share
-        by_items = share is not None and share.items is not None and share.all_items is not None
-        return share.items if by_items and self.options.weighting == "exact" else float(self._my_count)
+        if share is None or share.all_items is None or share.items is None or self.options.weighting == "mean":
+            return float(self._my_count)
+        return share.items
 
     @property
     def _my_count(self) -> int:
