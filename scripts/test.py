@@ -169,7 +169,7 @@ def preparing(names):
     with log.open("a") as output:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
     try:
-        yield
+        yield process
         process.wait()
     finally:
         if process.poll() is None:
@@ -215,8 +215,10 @@ def run_ctest(stage, options):
     memory = test_memory.Memory(stage.build, options.fresh) if stage.name == "quick" else None
     known = memory.unchanged() if memory else {}
     later = options.stages[options.stages.index(stage.name) + 1 :] if stage.name == "full" else []
-    with preparing(later) if later else contextlib.nullcontext():
+    with preparing(later) if later else contextlib.nullcontext() as ahead:
         counts, outcome = run_selected(stage, known)
+        if ahead and counts.failed_runs:  # nothing comes later
+            os.killpg(ahead.pid, signal.SIGTERM)
     if memory:
         memory.remember(counts.passed_runs)
     ok = not counts.failed and not counts.failed_runs
@@ -295,6 +297,8 @@ def main():
     options = parser.parse_args()
     if options.ahead:
         return prepare(options.stages)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # what runs ahead ends with this
+        signal.signal(number, lambda got, frame: sys.exit(128 + got))
 
     total = Outcome()
     for name in options.stages:

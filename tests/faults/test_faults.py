@@ -100,7 +100,8 @@ def check_left(survivors, victim):
 
 
 def check_struck(cell, answers, victim):
-    """A fault that takes a worker has taken it."""
+    """A fault that takes a worker has taken it. A worker of a PyTorch job that is stopped is not waited for: there the
+    others tell, who have evicted it."""
     assert cell.fault not in cells.LOSSES or answers[victim] is None, answers
 
 

@@ -1,6 +1,7 @@
 """Loops that leave an epoch early, change their data or use a log again, as people write them with TensorFlow."""
 
 import json
+import time
 
 import models
 import numpy as np
@@ -218,6 +219,18 @@ def other_options(folder):
     job.close()
 
 
+def farewell(folder):
+    """Who closes first waits for the others, whose last collective may still ask it for something."""
+    job = make_job(global_batch=16)
+    job.barrier()
+    began = time.monotonic()
+    if job.rank == 1:
+        time.sleep(1.0)
+    job.close()
+    assert time.monotonic() - began > 0.9
+
+
 CASES = {
-    case.__name__: case for case in (early_exit, log_again, two_datasets, fine_tuning, other_data, other_options)
+    case.__name__: case
+    for case in (early_exit, log_again, two_datasets, fine_tuning, other_data, other_options, farewell)
 }

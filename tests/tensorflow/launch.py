@@ -37,7 +37,7 @@ WORLDS = {  # workers, cases; each world finds the files of those before it in .
                 "save_with_a_batch_out", "earlier_version", "heartbeat_is_ours", "examples_after"]),
     "data": (2, ["own_pipelines", "fit_pipeline", "pipeline_resume", "pipeline_mistakes", "lengths",
                  "lengths_pipeline", "lengths_unweighted", "early_exit", "log_again", "two_datasets", "fine_tuning",
-                 "other_data", "other_options"]),
+                 "other_data", "other_options", "farewell"]),
     "three": (3, ["loop_mlp", "loop_cnn", "loop_transformer", "resume"]),
     "one": (1, ["loop_cnn", "fit_cnn", "callbacks", "resume", "rendezvous", "rendezvous_strangers",
                 "roll_call_strangers", "mistakes", "stream_source", "pipeline_mistakes", "lengths_mistakes",

@@ -261,9 +261,9 @@ class AsyncJob(ServedJob, Job):
             optimizer.iterations.assign(self._iterations_before + self.step_number)
         super().save(path)
 
-    def close(self) -> None:
+    def _end(self, orderly: bool) -> None:
         self._leave(orderly=True)
-        super().close()
+        super()._end(orderly)
 
     def _leave(self, orderly: bool) -> None:
         super()._leave(orderly)

@@ -563,16 +563,19 @@ class Job(HandsOut):
             self._agree_on_variables(model.trainable_variables)
 
     def close(self) -> None:
-        """Lets go of model and optimizer."""
+        """Lets go of model and optimizer, when all workers do, or some seconds later."""
+        self._end(orderly=True)
+
+    def _end(self, orderly: bool) -> None:
         self._let_go()
         self._books.close()
-        self._peers.close()
+        self._peers.close(orderly)
 
     def __enter__(self) -> Job:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self.close()
+        self._end(orderly=kind is None)
 
     def _start_log(self) -> None:
         """With a step, when it is known whether the job goes on with an earlier one."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
@@ -31,6 +32,8 @@ _FAILURES = (
     tf.errors.FailedPreconditionError,
 )
 _ANSWER_SECONDS = 5.0
+_FAREWELL_SECONDS = 5.0
+_FAREWELL_POLL_SECONDS = 0.02
 
 
 class Peers:
@@ -97,9 +100,19 @@ class Peers:
         self.announce(message, lost or late)
         return PeerLostError if lost else TimeoutError, message, lost or late
 
-    def close(self) -> None:
-        if self._roll is not None:
-            self._roll.close()
+    def close(self, orderly: bool) -> None:
+        """Orderly: when all are here, or some seconds later. Who receives in a collective asks for the last part, when
+        the sender may be through: if that ended at once, the collective would fail."""
+        if self._roll is None:
+            return
+        self._roll.note(roll_call.DONE)
+        deadline = time.monotonic() + _FAREWELL_SECONDS
+        while orderly and self._found is None and time.monotonic() < deadline:
+            steps = roll_call.call(self._others, self._key, _ANSWER_SECONDS).values()
+            if all(step is None or step == roll_call.DONE for step in steps):
+                break
+            time.sleep(_FAREWELL_POLL_SECONDS)
+        self._roll.close()
 
 
 def _is_of_collectives(failure: tf.errors.OpError) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from isochron import door
 
 Addresses = dict[int, tuple[str, int]]  # of the others, by rank
+DONE = 1 << 60  # the step of who has done with all of them
 
 
 class RollCall:

@@ -150,9 +150,15 @@ class Int8Average:
 
     def gather(self) -> None:
         """The mean of all errors, for state_dict(). Collective."""
+        self._mean = None
         if self._error is not None:
-            self._mean = self._error / self._members
-            dist.all_reduce(self._mean, group=self.process_group)
+            mean = self._error / self._members
+            dist.all_reduce(mean, group=self.process_group)
+            self._mean = mean
+
+    def forget(self) -> None:
+        """The mean of before: it is not known now."""
+        self._mean = None
 
     def state_dict(self) -> dict[str, Any]:
         return {"error": self._mean}

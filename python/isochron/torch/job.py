@@ -426,8 +426,8 @@ class Job(Steps):
         return self._weighed_items * self._world.size / everybody
 
     def log_loss(self, loss: torch.Tensor | float) -> None:
-        """What the log, TensorBoard and last_step say of this step's loss: a mean over this worker's samples, in place
-        of what backward() and `weight` have seen."""
+        """What the log, TensorBoard and last_step say of this step's loss: a mean over this worker's samples, or what
+        count= says, in place of what backward() and `weight` have seen."""
         if self._share is None:
             raise Error("log_loss() without a batch of the loader")
         self._said_loss = torch.as_tensor(loss).detach()
@@ -512,7 +512,7 @@ class Job(Steps):
         """Job, models, optimizers and whatever else was prepared, in one file that appears whole. Collective. If a
         worker is lost meanwhile, those who are left come together first; without the first worker another one
         writes."""
-        job = self.state_dict()
+        job, written = self.state_dict(), self._prepared.written
         self._recovery.saves += 1
         if self._recovery.saves > self._recovery.settled_saves:
             try:
@@ -524,8 +524,10 @@ class Job(Steps):
                 self._recover(error)
                 job = self.state_dict()
         # When somebody was lost, others may have known already that the file is there, and have gone on, or were still
-        # to come here: so there is no exchange about it any more.
-        if self._world.rank == 0:
+        # to come here: so there is no exchange about it any more, nor about what the file would have of all.
+        if self._world.rank == 0 and self._prepared.written == written:
+            for average in self._models.averages:
+                average.forget()
             self._prepared.write(path, job)
 
     def restore(self, path: str | os.PathLike[str]) -> None:

@@ -103,8 +103,7 @@ class Datasets:
 
     def _hear(self, mine: bool) -> list[bool]:
         """What everybody says. Collective, between two steps or within one."""
-        self._recovery.questions += 1
-        self._recovery.answer = mine
+        self._recovery.ask(mine)
         while True:
             try:
                 return self._world.gather_objects(mine)

@@ -43,9 +43,9 @@ class Recovery:
     out_of_memory: bool = False
     attempts: int = 0  # at the step under way that failed though nobody was lost
     saves: int = 0  # that this worker has begun
-    settled_saves: int = 0  # about so many nothing is exchanged any more: somebody was lost when they were under way
-    questions: int = 0  # that this worker has begun to put to all, between steps
-    answer: bool = False  # its own to the last one
+    settled_saves: int = 0  # up to this number they are not exchanged about any more, since somebody was lost
+    questions: int = 0  # that this worker has put to all, or is putting
+    own_answers: tuple[bool, bool] = (False, False)  # to the last one but one, and to the last
     _statements: list[dict[str, Any]] = field(default_factory=list)  # of those who came together last
 
     @property
@@ -121,14 +121,20 @@ class Recovery:
         bad = self.bad_sample
         told = {"message": str(bad), "sample": bad.sample, "place": bad.place} if bad is not None else None
         return {"progress": self.replica.progress(self.now()).encode(), "bad": told, "saves": self.saves,
-                "questions": self.questions, "answer": self.answer}  # fmt: skip
+                "questions": self.questions, "answers": self.own_answers}  # fmt: skip
+
+    def ask(self, mine: bool) -> None:
+        """A question to all begins."""
+        self.questions += 1
+        self.own_answers = self.own_answers[1], mine
 
     def answers(self) -> list[bool] | None:
         """Of all to the question under way, as they were told when the workers came together: some may have gone on
         since. None: somebody is still to come to it."""
-        if any(statement["questions"] < self.questions for statement in self._statements):
+        ahead = [statement["questions"] - self.questions for statement in self._statements]  # nobody by more than one
+        if min(ahead) < 0:
             return None
-        return [statement["answer"] for statement in self._statements]
+        return [statement["answers"][-1 - by] for statement, by in zip(self._statements, ahead)]
 
     def _catch_up(self, settlement: _core.Settlement) -> None:
         """May be done again, from wherever it was left."""

@@ -55,6 +55,7 @@ class Prepared:
     optimizers: list[Any] = field(default_factory=list)
     others: list[Any] = field(default_factory=list)  # schedulers, scalers: saved with the job
     moves_others: bool = False  # with models and optimizers, from one worker to another
+    written: int = 0  # checkpoints, by this worker
     waiting: dict[str, Any] | None = None  # what load() has read, until prepare() has been given as much
 
     def pack(self) -> dict[str, Any]:
@@ -124,6 +125,7 @@ class Prepared:
                 _write(Path(path), packed)
             except OSError as error:
                 raise Error(f"cannot write {path}: {error.strerror or error}") from error
+            self.written += 1
 
     def catch_up(self) -> None:
         """Takes what load() has read, as soon as there is as much of everything; collective if models are sharded.

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.utils.data import RandomSampler
 from transformers import Trainer, TrainerCallback
 from transformers.trainer_pt_utils import LengthGroupedSampler
@@ -84,10 +85,11 @@ class IsochronTrainer(Trainer):
     def _look_at_labels(self, labels: Any) -> None:
         """Of the first batch: padding there means that the loss is a mean over tokens."""
         self._looks_at_labels = False
-        if labels is not None and labels.ndim > 1 and (labels == -100).any():
+        if isinstance(labels, torch.Tensor) and labels.ndim > 1 and (labels == -100).any():
             _logger.warning(
-                "some labels are -100, so that the loss is a mean over tokens, but workers count by their samples; for "
-                "the mean over all tokens give loader_options={'lengths': ..., 'count': 'lengths'}"
+                "some labels are -100, so that the loss is a mean over those that are not, but workers count by their "
+                "samples; for the mean over all of them give loader_options={'lengths': how many a sample has, "
+                "'count': 'lengths'}"
             )
 
 
