@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -80,25 +81,26 @@ class Options(SharedOptions):
     EXTRAS = {}
 
 
-def replica_of(size, options, rank=0, samples=20):
-    replica = Replica(options.settings, [Worker(id, name=f"worker-{id}") for id in range(size)], rank, cpu=True)
+def replica_of(size, options, rank=0, samples=20, cpu=True):
+    replica = Replica(options.settings, [Worker(id, name=f"worker-{id}") for id in range(size)], rank, cpu=cpu)
     replica.open(samples)
     return replica
 
 
-def set_out(threads, rank, size, options, updaters=None, samples=20):
+def set_out(threads, rank, size, options, updaters=None, samples=20, cpu=True):
     layout = lay_out([[("f8", 8, 10)]], size)
     gather = threads.gather(rank)
     owner = Owner(gather, lambda samples: None, lambda record: None, restore_chunk=None)
     if updaters is None:
         updaters = [Descent(np.zeros(chunk.last - chunk.first)) for chunk in layout.chunks_on(rank)]
     link = Sockets(rank, gather, None, options.timeout).connect()
-    return Session(owner, replica_of(size, options, rank, samples), options, link, layout, updaters, 0)
+    return Session(owner, replica_of(size, options, rank, samples, cpu), options, link, layout, updaters, 0)
 
 
-def iterate(session, order, gradient=1.0):
+def iterate(session, order, gradient=1.0, pause=0.0):
     session.start_pull()
     session.finish_pull()
+    time.sleep(pause)
     session.computed(1.0, process_usage(cpu_seconds(), 1.0))
     session.gradients[0].view(np.float64)[:] = gradient
     session.send([{"lr": 1.0}], order.batch)
@@ -140,6 +142,24 @@ def test_workers_travel_from_barrier_to_barrier(sync, staleness):
     updates = sum(mine for mine, _, _ in results) if sync == "asp" else 8
     for _, values, complete in results:
         assert values == [-updates] * 10 and complete
+
+
+@pytest.mark.parametrize("cpu", [True, False])
+def test_the_first_batch_of_a_size_tells_nothing_of_a_gpus_speed(cpu):
+    options = Options(global_batch=60, policy="isochron", sync="ssp", staleness=0)
+
+    def work(threads, rank):
+        session, batches = set_out(threads, rank, 2, options, samples=120, cpu=cpu), []
+        session.enter()
+        while not (order := session.next(0)).barrier:
+            batches.append(order.batch)
+            iterate(session, order, pause=0.2 if rank == 1 else 0.02)
+        session.close(orderly=True)
+        return batches
+
+    fast, slow = run_threads(2, work)
+    assert fast[0] == slow[0] == 30 and sum(fast + slow) == 120
+    assert (fast[1] > slow[1]) == cpu, (fast, slow)
 
 
 def words_of(kind, call):
