@@ -3,6 +3,8 @@
 import collections
 import gc
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -82,6 +84,33 @@ def test_a_loader_process_leaves_what_its_parent_threw_away_alone(tmp_path):
     gc.collect()
     assert (tmp_path / "ended").read_text() == f"{os.getpid()}\n"
     job.close()
+
+
+EARLY = """
+import gc, os, sys
+os.register_at_fork(after_in_child=lambda: [[] for _ in range(100)])  # as threading, whose code runs there first
+from isochron.torch import inherited
+from test_torch_loader import Ended
+gc.set_threshold(1)
+gc.disable()
+Ended(sys.argv[1])
+fork, wait, leave = os.fork, os.waitpid, os._exit
+gc.enable()
+child = fork()
+if child == 0:
+    leave(0 if gc.isenabled() else 2)
+assert wait(child, 0)[1] == 0 and gc.isenabled()
+gc.collect()
+print(os.getpid())
+"""
+
+
+def test_nothing_is_collected_while_a_process_forks(tmp_path):
+    """Not even before what we do in the forked process has its turn."""
+    command = [sys.executable, "-c", EARLY, str(tmp_path / "ended")]
+    where = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=where, capture_output=True, text=True, check=True)
+    assert (tmp_path / "ended").read_text() == done.stdout
 
 
 def test_streams_are_dealt_exactly(pair):

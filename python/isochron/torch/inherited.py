@@ -4,7 +4,9 @@ Connections of process groups: gloo tells the others that it gives up a group by
 process would hold them open, and the others would wait until their time-out.
 
 Garbage: a process group that the parent has done with may wait for Python's collector. If it came to that in the
-forked process, the group's end would wait for threads that only the parent has, for ever.
+forked process, the group's end would wait for threads that only the parent has, for ever, or crash. So from before the
+fork nothing is collected until the forked process leaves alone what it has inherited: threading, for one, runs code of
+its own there first.
 """
 
 from __future__ import annotations
@@ -43,5 +45,33 @@ def _let_go() -> None:
     _held.clear()
 
 
+_forks = 0  # under way, of several threads
+_collects = True
+
+
+def _hold_collector() -> None:
+    global _forks, _collects
+    if _forks == 0:
+        _collects = gc.isenabled()
+        gc.disable()
+    _forks += 1
+
+
+def _release_collector() -> None:
+    global _forks
+    _forks -= 1
+    if _forks == 0 and _collects:
+        gc.enable()
+
+
+def _leave_garbage_alone() -> None:
+    global _forks
+    gc.freeze()
+    _forks = 1  # this one: other threads stay with the parent
+    _release_collector()
+
+
 os.register_at_fork(after_in_child=_let_go)
-os.register_at_fork(after_in_child=gc.freeze)
+os.register_at_fork(
+    before=_hold_collector, after_in_parent=_release_collector, after_in_child=_leave_garbage_alone
+)  # fmt: skip
