@@ -165,7 +165,7 @@ def preparing(names):
     """What these stages build, and what clang-tidy remembers, in a process of its own; waits for its end."""
     log = ROOT / "build" / "log" / "ahead.log"
     log.write_text("")
-    command = ["nice", "-n", "19", sys.executable, __file__, "--ahead", *names]
+    command = [sys.executable, __file__, "--ahead", *names]
     with log.open("a") as output:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
     try:
@@ -177,8 +177,17 @@ def preparing(names):
             process.wait()
 
 
+def yield_to_others():
+    """Gives this process and its children the least priority."""
+    os.nice(19)
+    # Where the kernel shares processors among sessions first, nice alone counts only within one.
+    with contextlib.suppress(OSError):
+        pathlib.Path("/proc/self/autogroup").write_text("19")
+
+
 def prepare(names):
     """Whatever fails here is found by the stage itself."""
+    yield_to_others()
     for name in names:
         print(f"{time.strftime('%X')} {name}", flush=True)
         with contextlib.suppress(StageFailed):
