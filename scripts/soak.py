@@ -120,7 +120,8 @@ class Soak:
         self.limit = limit
         self.random = random.Random(chosen.seed)
         self.counts = {"kill": 0, "stop": 0, "kill while starting": 0, "spared": 0}  # spared: while it started
-        self.memory = {}  # of a process: seconds since the start, MiB
+        self.memory = {}  # of a worker: seconds since the start, MiB
+        self.launchers = {}  # the same of launchers
         self.seen = {}  # processes: when they were seen first
         self.begins = {}  # and when the kernel says that they began
         self.starts = 0
@@ -134,8 +135,10 @@ class Soak:
         self.lines_at_start = self.lines()
         environment = dict(os.environ, TMPDIR=str(self.folder), OMP_NUM_THREADS="1")
         with open(self.folder / "errors", "a") as errors:
-            return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=errors, stderr=errors,
-                                    preexec_fn=self.limit)  # fmt: skip
+            process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=errors, stderr=errors,
+                                       preexec_fn=self.limit)  # fmt: skip
+        self.job = process.pid
+        return process
 
     def workers(self):
         pids = [pid for pid in self.processes() if lives(pid)]
@@ -170,8 +173,13 @@ class Soak:
 
     def note_memory(self):
         for pid in self.workers() if self.trains() else []:
-            if self.takes_part(pid) and (mib := resident_mib(pid)) is not None:
-                self.memory.setdefault(pid, []).append((time.monotonic() - self.start, mib))
+            if self.takes_part(pid):
+                self.note_memory_of(pid, self.memory)
+        self.note_memory_of(self.job, self.launchers)
+
+    def note_memory_of(self, pid, memory):
+        if (mib := resident_mib(pid)) is not None:
+            memory.setdefault(pid, []).append((time.monotonic() - self.start, mib))
 
     def takes_part(self, pid):
         """One that waits to join has not loaded what it will need."""
@@ -259,13 +267,14 @@ class Soak:
             "starts": self.starts,
             "faults": self.counts,
             "events": events,
-            **self.judge_memory(),
+            "workers": self.judge_memory(self.memory),
+            "launchers": self.judge_memory(self.launchers),
         }
 
-    def judge_memory(self):
+    def judge_memory(self, memory):
         """How the memory of those who lived long grew, at most, and what the one did who lived longest, in quarters."""
         growth, longest = 1.0, (0.0, [])
-        for pid, values in self.memory.items():
+        for pid, values in memory.items():
             values = [(when, mib) for when, mib in values if when - values[0][0] >= BEGUN]
             if not values or values[-1][0] - values[0][0] < LONG:
                 continue

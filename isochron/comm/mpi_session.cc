@@ -86,6 +86,18 @@ class LoneStart {
   std::optional<std::string> given_;
 };
 
+// By the first worker of a job that has others.
+void warn_of_open_ports() {
+  int rank = 0;
+  int size = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (rank == 0 && size > 1) {
+    std::cerr << "warning: MPI listens on all interfaces of every host; name the one between the hosts by "
+                 "ISOCHRON_INTERFACE, as in mpirun -x ISOCHRON_INTERFACE=eth1\n";
+  }
+}
+
 }  // namespace
 
 MpiSession::MpiSession() {
@@ -113,6 +125,9 @@ MpiSession::MpiSession() {
     throw Error("this MPI does not support MPI_THREAD_MULTIPLE; use a build that does");
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (interface.empty()) {
+    warn_of_open_ports();
+  }
 }
 
 MpiSession::~MpiSession() {

@@ -108,9 +108,9 @@ TEST_F(AsyncElasticTest, TheCoordinatorMayBeLostToo) {
 }
 
 TEST_F(AsyncElasticTest, ADedicatedServersShareGoesToTheOthers) {
-  expect_survived(5, 4, "servers=2 3:1:serve:20000");
+  expect_survived(5, 4, "servers=2 3:1:serve:2000");
   // The last one: the workers hold the parameters from then on.
-  expect_survived(4, 3, "servers=1 3:1:serve:20000");
+  expect_survived(4, 3, "servers=1 3:1:serve:2000");
 }
 
 TEST_F(AsyncElasticTest, SurvivesADeathAtABarrier) {

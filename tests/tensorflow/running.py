@@ -365,8 +365,9 @@ def sources(folder):
             for images, labels in job.dataset(samples):
                 total += images.numpy().sum(0) * (epoch + 1)
                 train(images, labels)
+        totals = job.gather(total.sum()), job.gather(float(total.std()))
         job.close()
-        return job.gather(total.sum()), job.gather(float(total.std()))
+        return totals
 
     for samples in (Items(), tf.data.Dataset.from_tensor_slices((x, y)).prefetch(8)):
         sums, _ = seen(samples)

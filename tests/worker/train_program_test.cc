@@ -23,6 +23,7 @@ using nlohmann::json;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 
 // 34 steps an epoch, the last of 10 samples.
@@ -68,6 +69,20 @@ void expect_whole_epochs(const std::vector<StepRecord>& steps) {
     }
     EXPECT_EQ(sum, i % 34 == 33 ? 10 : 30) << "step " << i;
   }
+}
+
+// The variable of Open MPI tells of workers on another host, of which there are none.
+TEST_F(TrainProgramTest, WarnsOfOpenPortsBetweenHostsWhereNoInterfaceIsKnown) {
+  const std::string two = ISOCHRON_MPIRUN " 2 env OMPI_COMM_WORLD_LOCAL_SIZE=1 ";
+  const std::string train = "'" ISOCHRON_PROGRAM "' " + kSmall + "--epochs 1";
+  const std::string warning = "warning: MPI listens on all interfaces";
+  const Outcome open = limited(two + train);
+  EXPECT_EQ(open.status, 0) << open.errors;
+  EXPECT_THAT(open.errors, HasSubstr(warning));
+  EXPECT_EQ(open.errors.find(warning), open.errors.rfind(warning)) << "once: " << open.errors;
+  const Outcome told = limited(two + "ISOCHRON_INTERFACE=lo " + train);
+  EXPECT_EQ(told.status, 0) << told.errors;
+  EXPECT_THAT(told.errors, Not(HasSubstr(warning)));
 }
 
 // MPI's shared memory and folders are meant.
