@@ -3,9 +3,9 @@
 
 It reads the sources as the dev preset compiles them, several at once, since most of its time goes into headers. What
 was clean is not looked at again until something it depends on changes: a file, a header of ours that it includes, the
-flags, the checks, LibTorch or clang-tidy itself. The memory of that is in the user's cache, as the compiler's is, so that another
-clone has it, too. With --deep the static analyzer, which takes most of the time, follows whole paths through the code as
-well.
+flags, the checks, LibTorch or clang-tidy itself. The memory of that is in the user's cache, as the compiler's is, so that
+another clone has it, too. With --deep the static analyzer, which takes most of the time, follows whole paths through the
+code as well.
 """
 
 import concurrent.futures
@@ -23,7 +23,8 @@ import sources
 TIDY = sources.ROOT / ".venv/bin/clang-tidy"
 # The standard library deprecates what its own std::stable_sort calls.
 QUIET = ["-Wno-deprecated-declarations"]
-CHECKS = sources.tracked("*.clang-tidy", "requirements*.txt")  # LibTorch's headers are those of a requirement
+# LibTorch's headers are those of a requirement.
+CHECKS = sources.tracked("*.clang-tidy", "requirements*.txt")
 DEEP = "--deep" in sys.argv[1:]
 SELECTION = "" if DEEP else ",-clang-analyzer-*"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "isochron" / "tidy"
