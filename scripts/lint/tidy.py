@@ -3,9 +3,9 @@
 
 It reads the sources as the dev preset compiles them, several at once, since most of its time goes into headers. What
 was clean is not looked at again until something it depends on changes: a file, a header of ours that it includes, the
-flags, the checks, LibTorch or clang-tidy itself. The memory of that is in the user's cache, as the compiler's is, so that
-another clone has it, too. With --deep the static analyzer, which takes most of the time, follows whole paths through the
-code as well.
+flags, the checks, LibTorch or clang-tidy itself. The memory of that is in the user's cache, as the compiler's is, so
+that another clone has it, too. With --deep the static analyzer, which takes most of the time, follows whole paths
+through the code as well.
 """
 
 import concurrent.futures
