@@ -155,7 +155,9 @@ void Supervisor::adopt_workers() {
       workers_[worker].emplace(*pids);
       asked_for_.erase(worker);
       begun_ = true;
-      due_[worker] = Clock::now() + job_.start_timeout;
+      if (joiners_.contains(worker)) {
+        due_[worker] = Clock::now() + job_.start_timeout;
+      }
       if (job_.limiter && worker < limits_.size()) {  // those who were attached have no limits
         job_.limiter->watch(worker, *workers_[worker]);
       }

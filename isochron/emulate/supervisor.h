@@ -125,7 +125,7 @@ class Supervisor {
   // What is waited for, and since when.
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::optional<std::chrono::steady_clock::time_point> awaiting_since_;    // for the first step, or for all to connect
-  std::vector<std::optional<std::chrono::steady_clock::time_point>> due_;  // to take part; none: not begun, or it does
+  std::vector<std::optional<std::chrono::steady_clock::time_point>> due_;  // of joiners, to take part
   struct Lost {
     std::size_t worker = 0;
     int status = 0;  // kept here: the notes of a worker that is replaced begin anew

@@ -318,6 +318,17 @@ TEST_F(LaunchTest, EndsWorkersThatDoNotListenInTime) {
   EXPECT_TRUE(has_ended(pid));
 }
 
+// As a job of PyTorch does. That time is for the start, and for those who join.
+TEST_F(LaunchTest, LeavesWorkersAloneThatPublishStepsAndNoteNothingElse) {
+  begin({"-n", "2", "--start-timeout", "1"}, kReport + kWait);
+  const std::string first = report(0);
+  report(1);
+  publish(first, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  std::ofstream("go").close();
+  EXPECT_EQ(end(), 0);
+}
+
 TEST_F(LaunchTest, DoesNotWaitForAnMpirunThatOutlivesItsWorkers) {
   const std::string real = find_mpirun("").path;
   std::ofstream("mpirun") << "#!/bin/sh\n[ \"$1\" = --version ] && exec '" << real << "' \"$@\"\n'" << real
