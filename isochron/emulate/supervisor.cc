@@ -343,27 +343,31 @@ void Supervisor::watch_mpirun(std::int64_t step) {
   }
 }
 
-/// The owner of the wait for a job whose workers are all stopped, or whose only one is: nobody is left to evict them.
+/// The owner of the wait for a job whose workers are all stopped, or whose only one is: nobody is left to evict them,
+/// or to wait for them at the start. The duty cycle stops them, too, but they compute in between.
 void Supervisor::watch_stopped() {
   const auto now = Clock::now();
   if (now < next_watch_ || passed_on_ != 0 || start_failed_) {
     return;
   }
-  std::vector<std::size_t> members;
+  std::vector<std::size_t> present;
+  std::chrono::nanoseconds computed{0};
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
-    if (!end_noticed_[worker] && has_reached(worker, io::WorkerPhase::kMember) && workers_[worker]->is_alive()) {
-      members.push_back(worker);
+    const bool takes_part = !joiners_.contains(worker) || has_reached(worker, io::WorkerPhase::kMember);
+    if (workers_[worker] && !end_noticed_[worker] && takes_part && workers_[worker]->is_alive()) {
+      present.push_back(worker);
+      computed += workers_[worker]->cpu_time().value_or(std::chrono::nanoseconds(0));
     }
   }
-  const bool all = !members.empty() && std::ranges::all_of(members, [this](std::size_t worker) {
+  const bool all = !present.empty() && std::ranges::all_of(present, [this](std::size_t worker) {
     return workers_[worker]->is_stopped() && !(worker < limits_.size() && limits_[worker].stopped);
   });
   if (!all) {
     all_stopped_.reset();
-  } else if (!all_stopped_) {
-    all_stopped_ = now;
-  } else if (now > *all_stopped_ + job_.start_timeout) {
-    for (const std::size_t worker : members) {
+  } else if (!all_stopped_ || all_stopped_->computed != computed) {
+    all_stopped_ = {.since = now, .computed = computed};
+  } else if (now > all_stopped_->since + job_.start_timeout) {
+    for (const std::size_t worker : present) {
       kill_late(worker, "has been stopped, and nobody else runs, for " + in_seconds(job_.start_timeout));
     }
   }

@@ -138,7 +138,11 @@ class Supervisor {
     std::int64_t step = 0;
   };
   std::map<std::size_t, Asked> asked_for_;
-  std::optional<std::chrono::steady_clock::time_point> all_stopped_;  // all who take part
+  struct AllStopped {  // all who take part
+    std::chrono::steady_clock::time_point since;
+    std::chrono::nanoseconds computed{0};  // by them, until then
+  };
+  std::optional<AllStopped> all_stopped_;
   bool starts_anew_ = false;  // the job was asked to end by this launcher, since its mpirun hangs
   std::optional<std::chrono::steady_clock::time_point> asked_;    // to end
   std::optional<std::chrono::steady_clock::time_point> reached_;  // the end, by the first of them

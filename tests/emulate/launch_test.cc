@@ -329,6 +329,25 @@ TEST_F(LaunchTest, LeavesWorkersAloneThatPublishStepsAndNoteNothingElse) {
   EXPECT_EQ(end(), 0);
 }
 
+// It has not said yet that it takes part in a job, and waits for nobody who would miss it.
+TEST_F(LaunchTest, EndsAnOnlyWorkerThatIsStoppedBeforeItNotesAnything) {
+  begin({"-n", "1", "--start-timeout", "2"}, kReport + kWait);
+  kill(std::stoi(value(report(0), "pid")), SIGSTOP);
+  EXPECT_EQ(end(), 128 + SIGKILL);
+}
+
+// It is stopped by the duty cycle for most of the time, and computes in between.
+TEST_F(LaunchTest, LeavesAWorkerAloneThatTheDutyCycleStops) {
+  begin(
+      {"--throttle", "duty-cycle", "--start-timeout", "4"},
+      kReport + "while [ ! -e go ]; do :; done",
+      "[[worker]]\ncores = 0.02\n");
+  report(0);
+  std::this_thread::sleep_for(std::chrono::seconds(10));
+  std::ofstream("go").close();
+  EXPECT_EQ(end(), 0);
+}
+
 TEST_F(LaunchTest, DoesNotWaitForAnMpirunThatOutlivesItsWorkers) {
   const std::string real = find_mpirun("").path;
   std::ofstream("mpirun") << "#!/bin/sh\n[ \"$1\" = --version ] && exec '" << real << "' \"$@\"\n'" << real
