@@ -136,13 +136,20 @@ void Supervisor::end_mpirun_in_time() {
       return;
     }
   }
+  const auto now = Clock::now();
   if (begun_ && !last_ended_) {
-    last_ended_ = Clock::now();
+    last_ended_ = now;
   }
-  if (last_ended_ && Clock::now() > *last_ended_ + kTimeToEnd) {
+  if (last_ended_ && now > *last_ended_ + kTimeToEnd) {
     job_.say("all workers have ended, but not mpirun: it is killed");
     kill(job_.mpirun, SIGKILL);
-    last_ended_ = Clock::now();
+    last_ended_ = now;
+  } else if (!begun_ && asked_ && now > *asked_ + job_.stop_timeout) {
+    job_.say(
+        "no worker has begun within " + in_seconds(job_.stop_timeout) +
+        " after the job was asked to end: mpirun is killed");
+    kill(job_.mpirun, SIGKILL);
+    asked_ = now;
   }
 }
 
@@ -471,8 +478,8 @@ void Supervisor::pass_on(int signal) {
   if (passed_on_ != 0) {
     job_.say("signal again: the workers are killed");
     signal_workers(SIGKILL);
-    if (std::ranges::none_of(workers_, [](const auto& worker) { return worker.has_value(); })) {
-      kill(job_.mpirun, SIGTERM);
+    if (!begun_) {
+      kill(job_.mpirun, SIGKILL);  // it may hang
     }
     return;
   }

@@ -348,6 +348,25 @@ TEST_F(LaunchTest, LeavesAWorkerAloneThatTheDutyCycleStops) {
   EXPECT_EQ(end(), 0);
 }
 
+// A stopped one starts nobody, as one that hangs.
+TEST_F(LaunchTest, DoesNotWaitForAnMpirunThatHangsBeforeAnyWorkerHasBegun) {
+  const std::string real = find_mpirun("").path;
+  std::ofstream("mpirun") << "#!/bin/sh\n[ \"$1\" = --version ] && exec '" << real << "' \"$@\"\necho > hangs\n"
+                          << "kill -STOP $$\n";
+  fs::permissions("mpirun", fs::perms::owner_all);
+  for (const bool twice : {false, true}) {
+    begin({"-n", "1", "--stop-timeout", twice ? "300" : "2", "--mpirun", (folder_ / "mpirun").string()}, "true");
+    ASSERT_TRUE(await([] { return fs::exists("hangs"); }));
+    kill(launcher_, SIGTERM);
+    if (twice) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));  // equal signals that wait are one
+      kill(launcher_, SIGTERM);
+    }
+    EXPECT_EQ(end(), 128 + SIGKILL);
+    fs::remove("hangs");
+  }
+}
+
 TEST_F(LaunchTest, DoesNotWaitForAnMpirunThatOutlivesItsWorkers) {
   const std::string real = find_mpirun("").path;
   std::ofstream("mpirun") << "#!/bin/sh\n[ \"$1\" = --version ] && exec '" << real << "' \"$@\"\n'" << real
