@@ -220,8 +220,11 @@ bool World::agree(bool ok) {
   WatchedThread watched("a vote of the workers", longest_wait());
   Vote vote(comm_, ok);
   while (!ends_before(vote, Clock::now() + options_.timeout)) {
-    evict(suspects(*backend_));
-    watched.beat();
+    const std::vector<Peer> late = suspects(*backend_);
+    evict(late);
+    if (!late.empty()) {  // else the wait is for MPI itself
+      watched.beat();
+    }
   }
   gave_up_ = !vote.won();
   return vote.won();
