@@ -143,6 +143,7 @@ void World::adopt(Candidate next) {
 }
 
 void World::drop_group() {
+  const WatchedThread watched("leaving the group of the workers before", options_.longest_wait());
   group_.reset();
   backend_.reset();
 }

@@ -1,8 +1,10 @@
 // A worker that waits for MPI itself, where no time-out is looked at and nobody is late: its watchdog ends it, and MPI
 // tells the others.
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "tests/ranks/death.h"
 #include "tests/ranks/group.h"
@@ -11,7 +13,30 @@
 
 #include "isochron/comm/ulfm.h"
 #include "isochron/comm/world.h"
+#include "isochron/engine/async/mpi_link.h"
 #include "isochron/engine/job.h"
+
+namespace {
+
+std::atomic<bool> hangs = false;
+
+void hang_if_asked() {
+  while (hangs) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+}  // namespace
+
+// MPI lets a program come between it and its callers.
+extern "C" int MPI_Improbe(int source, int tag, MPI_Comm comm, int* found, MPI_Message* message, MPI_Status* status) {
+  hang_if_asked();
+  return PMPI_Improbe(source, tag, comm, found, message, status);
+}
+extern "C" int MPI_Comm_free(MPI_Comm* comm) {
+  hang_if_asked();
+  return PMPI_Comm_free(comm);
+}
 
 namespace isochron {
 namespace {
@@ -27,8 +52,8 @@ MPI_Comm everybody() {
   return copy;
 }
 
-// What rank 2 does has no end; the others hear that it is gone.
-void expect_end_of(const std::function<void()>& stuck) {
+// What rank 2 does has no end; the others, who do `meanwhile`, hear that it is gone.
+void expect_end_of(const std::function<void()>& stuck, const std::function<void()>& meanwhile = [] {}) {
   if (!has_ulfm()) {
     GTEST_SKIP() << "this MPI ends the whole job when a rank dies";
   }
@@ -38,6 +63,7 @@ void expect_end_of(const std::function<void()>& stuck) {
     ADD_FAILURE() << "it has an end";
     return;
   }
+  meanwhile();
   const auto deadline = std::chrono::steady_clock::now() + 90s;
   bool lost = false;
   while (!(lost = is_lost(MPI_COMM_WORLD, kStuck)) && std::chrono::steady_clock::now() < deadline) {
@@ -61,6 +87,24 @@ TEST(StuckVoteTest, EndsTheWorker) {
 TEST(StuckStartTest, OfAnotherJobEndsTheWorker) {
   (void)Job({.global_batch = 6});
   expect_end_of([] { (void)Job({.global_batch = 6, .timeout = 0.3}); });
+}
+
+TEST(StuckLinkTest, EndsTheWorker) {
+  MpiLink link(MPI_COMM_WORLD, std::vector<Peer>(3), 300ms);
+  expect_end_of([&] {
+    hangs = true;
+    (void)link.take_request();
+  });
+}
+
+TEST(StuckGroupTest, ThatIsLeftForAnotherEndsTheWorker) {
+  World world(everybody(), {.timeout = 2s});
+  expect_end_of(
+      [&] {
+        hangs = true;
+        world.rebuild({});
+      },
+      [&] { world.rebuild({}); });
 }
 
 }  // namespace
