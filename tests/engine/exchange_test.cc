@@ -2,6 +2,7 @@
 #include "isochron/engine/exchange.h"
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <string>
@@ -15,6 +16,8 @@
 
 #include "isochron/comm/mpi_backend.h"
 #include "isochron/core/error.h"
+#include "isochron/engine/checkpoint_transfer.h"
+#include "isochron/io/checkpoint_file.h"
 
 namespace isochron {
 namespace {
@@ -72,6 +75,43 @@ TEST(ExchangeTest, RefusesALongTextOnAllRanks) {
   const auto hand_on = [&] { world_rank() == 0 ? send_text(group, text, 1) : (void)receive_text(group, 0); };
   EXPECT_EQ(failure_of(hand_on), refusal);
   EXPECT_THAT(all_gather(group, "still"), ElementsAre("still", "still")) << "the group is as it was";
+}
+
+TEST(CheckpointTransferTest, CarriesTextsAndTensorsAsTheyAre) {
+  const Group group = make_world();
+  const Checkpoint sent{
+      .texts = {{"a text", "words\n"}, {"none", ""}},
+      .tensors = {
+          {"a", at::arange(6, at::kFloat).view({2, 3})}, {"b", at::ones({}, at::kLong)}, {"c", at::empty({0})}}};
+  if (world_rank() == 0) {
+    send_checkpoint(group, sent, 1);
+    return;
+  }
+  const Checkpoint got = receive_checkpoint(group, 0);
+  EXPECT_EQ(got.texts, sent.texts);
+  ASSERT_EQ(got.tensors.size(), sent.tensors.size());
+  for (const auto& [name, tensor] : sent.tensors) {
+    ASSERT_TRUE(got.tensors.contains(name)) << name;
+    EXPECT_TRUE(got.tensors.at(name).dtype() == tensor.dtype() && at::equal(got.tensors.at(name), tensor)) << name;
+  }
+}
+
+// Sizes below 0, or of which several together are more than can be counted, and bytes that are none.
+TEST(CheckpointTransferTest, RefusesAnOutlineThatIsNone) {
+  const Group group = make_world();
+  const auto outline = [](const std::vector<std::int64_t>& sizes) {
+    return io::encode_index(std::vector<io::StoredPart>{
+        {.name = "a", .layout = {.type = "uint8", .element_bytes = 1, .sizes = sizes}},
+        {.name = "b", .layout = {.type = "uint8", .element_bytes = 1, .sizes = sizes}}});
+  };
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const std::string& text : {outline({-1}), outline({most}), outline({most, most}), std::string("n a 0p+0")}) {
+    if (world_rank() == 0) {
+      send_text(group, text, 1);
+    } else {
+      EXPECT_NE(failure_of([&] { (void)receive_checkpoint(group, 0); }), "none");
+    }
+  }
 }
 
 }  // namespace
