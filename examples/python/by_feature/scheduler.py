@@ -1,5 +1,5 @@
-"""A learning-rate schedule: given to prepare it is saved with the job. It counts steps of the global batch, as always, and
-not those that have to be repeated, for which backward returns False."""
+"""A learning-rate schedule: given to prepare it is saved with the job. It counts steps of the global batch, as always,
+and not those that have to be repeated, for which backward returns False."""
 
 import torch
 from torch import nn
