@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The documents as a site, built strictly: every link and anchor between them leads somewhere. What lies outside them is
-named, or linked to where the repository's address is known."""
+"""The documents as a site, built strictly: every link and anchor between them leads somewhere. What lies outside them
+is named, or linked to where the repository's address is known."""
 
 import os
 import pathlib
