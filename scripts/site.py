@@ -1,5 +1,6 @@
-"""What the site has besides docs/*.md (mkdocs calls this): README.md as its first page, the reference of the Python
-package, and links out of docs as names of files, since the site holds documents only."""
+"""What the site has besides docs/*.md (mkdocs calls this): README.md as its first page and the reference of the Python
+package. The site holds documents only: links out of docs lead into the repository where its address is known (repo_url,
+from the variable ISOCHRON_ADDRESS), and otherwise become names of files."""
 
 import pathlib
 import re
@@ -46,7 +47,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    return LINK.sub(_name_outside, markdown)
+    return LINK.sub(lambda match: _outside(match, config.repo_url), markdown)
 
 
 def _into_docs(match):
@@ -55,9 +56,12 @@ def _into_docs(match):
     return f"{picture}[{text}]({inside if inside != target else '../' + target}{anchor})"
 
 
-def _name_outside(match):
-    _, text, target, _ = match.groups()
+def _outside(match, address):
+    picture, text, target, anchor = match.groups()
     if not target.startswith("../"):
         return match[0]
-    name = target.removeprefix("../")
+    name = target.removeprefix("../").rstrip("/")
+    if address:
+        kind = "raw" if picture else "tree" if (ROOT / name).is_dir() else "blob"
+        return f"{picture}[{text}]({address.rstrip('/')}/{kind}/HEAD/{name}{anchor})"
     return f"`{name}`" if text in (name, pathlib.PurePath(name).name) else f"{text} (`{name}`)"

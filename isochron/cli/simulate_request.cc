@@ -82,7 +82,8 @@ void add_training_group(CLI::App& command, SimulateRequest& request) {
       ->group(group);
   add_whole(command, "--round-steps", options.round_steps, 0, kMostCount, "local: steps between exchanges; 0: chosen")
       ->group(group);
-  add_number(command, "--network-share", options.network_share, "local: of the time, for exchanges, if chosen")
+  add_number(
+      command, "--network-share", options.network_share, "local: share of the time for exchanges, if steps are chosen")
       ->group(group);
   const auto set_size = [&options](const std::string& text) { options.network.gradient_bytes = io::parse_size(text); };
   add_value(command, "--gradient-bytes", "SIZE", "Exchanged per step, such as 45mbyte; 0: free", set_size)

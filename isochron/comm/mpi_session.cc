@@ -12,6 +12,7 @@
 #include <thread>
 
 #include <mpi.h>
+#include <unistd.h>
 
 #include "isochron/comm/mpi_call.h"
 #include "isochron/comm/own_interface.h"
@@ -58,7 +59,9 @@ class LoneStart {
     }
     setenv("OMPI_MCA_btl", "self", /*overwrite=*/0);
     std::error_code none;
-    std::string name = (std::filesystem::temp_directory_path(none) / "isochron-mpi-XXXXXX").string();
+    // If this process is killed here, a launcher removes it (emulate/owner.h).
+    const std::string stem = "isochron-mpi-" + std::to_string(getpid()) + "-XXXXXX";
+    std::string name = (std::filesystem::temp_directory_path(none) / stem).string();
     if (mkdtemp(name.data()) != nullptr) {
       folder_ = name;
       const char* const given = std::getenv("TMPDIR");

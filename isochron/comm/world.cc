@@ -143,6 +143,7 @@ void World::adopt(Candidate next) {
 }
 
 void World::drop_group() {
+  const WatchedThread watched("leaving the group of the workers before", options_.longest_wait());
   group_.reset();
   backend_.reset();
 }
@@ -165,15 +166,13 @@ void World::evict(const std::vector<Peer>& suspects) const {
   }
 }
 
-// What a vote, or a change of the members, may take in all: those who are late are killed after each time-out, which
-// takes half of one where there is a fence, so who still waits then waits for MPI itself.
-std::chrono::milliseconds World::longest_wait() const {
-  return (options_.fence ? 6 : 4) * options_.timeout + kTimeToPart;
+std::chrono::milliseconds WorldOptions::longest_wait() const {
+  return (fence ? 6 : 4) * timeout + kTimeToPart;
 }
 
 void World::watch(const std::function<void()>& task) {
   std::future<void> done = std::async(std::launch::async, [this, &task] {
-    const WatchedThread watched("a change of the job's members", longest_wait());
+    const WatchedThread watched("a change of the job's members", options_.longest_wait());
     task();
   });
   while (done.wait_for(options_.timeout) != std::future_status::ready) {
@@ -217,11 +216,14 @@ bool World::agree(bool ok) {
   if (size() == 1) {
     return ok;
   }
-  WatchedThread watched("a vote of the workers", longest_wait());
+  WatchedThread watched("a vote of the workers", options_.longest_wait());
   Vote vote(comm_, ok);
   while (!ends_before(vote, Clock::now() + options_.timeout)) {
-    evict(suspects(*backend_));
-    watched.beat();
+    const std::vector<Peer> late = suspects(*backend_);
+    evict(late);
+    if (!late.empty()) {  // else the wait is for MPI itself
+      watched.beat();
+    }
   }
   gave_up_ = !vote.won();
   return vote.won();

@@ -34,6 +34,10 @@ struct WorldOptions {
   // Kills a worker for good; false if it cannot, or has not within half of the time-out. Threads call it, one for each
   // worker. None: processes of this host are killed, others cannot be.
   std::function<bool(const Peer&)> fence;
+
+  // What a vote, or a change of the members, may take in all: those who are late are killed after each time-out, which
+  // takes half of one where there is a fence, so who still waits then waits for MPI itself.
+  std::chrono::milliseconds longest_wait() const;
 };
 
 class World {
@@ -74,7 +78,6 @@ class World {
   void evict(const std::vector<Peer>& suspects) const;
   // Runs `task` beside this thread and kills whoever keeps it waiting.
   void watch(const std::function<void()>& task);
-  std::chrono::milliseconds longest_wait() const;
 
   const WorldOptions options_;
   MPI_Comm comm_ = MPI_COMM_NULL;

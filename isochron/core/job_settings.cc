@@ -80,7 +80,7 @@ void add_split(Table& table, JobSettings& settings) {
           "weighting",
           settings.weighting,
           kWeightingNames,
-          "Gradients: exact are one big batch's, mean for comparison"),
+          "Gradients; exact: those of one big batch; mean: the plain average, for comparison"),
       kShared);
   table.add(
       choice_option(
@@ -141,16 +141,22 @@ void add_rounds(Table& table, JobSettings& settings) {
       kTraits);
   table.add(
       number_option(
-          "network_share", rounds.network_share, 0.001, 0.9, "local: of the time, for exchanges, if steps are chosen"),
+          "network_share",
+          rounds.network_share,
+          0.001,
+          0.9,
+          "local: share of the time for exchanges, if steps are chosen"),
       kTraits);
   table.add(
-      choice_option("outer", rounds.outer, kOuterNames, "local: what takes the averaged change of a round"), kTraits);
+      choice_option("outer", rounds.outer, kOuterNames, "local: how the averaged change of a round is applied"),
+      kTraits);
   table.add(
       number_option(
-          "outer_lr", rounds.rate, 0.0, kOpen, "local: its learning rate; 0: 1 with average, 0.7 with nesterov"),
+          "outer_lr", rounds.rate, 0.0, kOpen, "local: learning rate of outer; 0: 1 with average, 0.7 with nesterov"),
       kTraits);
   table.add(
-      number_option("outer_momentum", rounds.momentum, 0.0, 0.9999, "local: its momentum, with nesterov"), kTraits);
+      number_option("outer_momentum", rounds.momentum, 0.0, 0.9999, "local: momentum of outer, with nesterov"),
+      kTraits);
 }
 
 void add_rate(Table& table, JobSettings& settings) {
@@ -209,7 +215,7 @@ void add_exchange(Table& table, JobSettings& settings) {
           "bucket_bytes", settings.gradients.bucket_bytes, kLeastBucket, kMostBucket, "Gradients that travel together"),
       kCommandLine | kAgreed);
   table.add(
-      choice_option("compression", settings.gradients.compression, kCompressionNames, "What they travel as"),
+      choice_option("compression", settings.gradients.compression, kCompressionNames, "How gradients are sent"),
       kCommandLine | kTorch | kAgreed);
 }
 
@@ -221,7 +227,7 @@ void add_failures(Table& table, JobSettings& settings) {
           settings.timeout,
           0.001,
           kOpen,
-          "Seconds that a worker may keep the others waiting before it is out"),
+          "Seconds that a worker may keep the others waiting before it is removed"),
       kEverywhere);
   JobOption& on_nonfinite = table.add(
       choice_option(

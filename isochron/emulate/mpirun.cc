@@ -39,7 +39,10 @@ Mpirun find_mpirun(const std::string& wanted) {
   if (path.empty()) {
     throw std::invalid_argument("mpirun is '" + wanted + "'; permitted: a program that may be run");
   }
-  const std::string version = run({path, "--version"}).output;
+  const auto [status, version] = run({path, "--version"});
+  if (status == kDidNotEnd) {
+    throw Error("cannot use " + path + ": asked for its version, " + version);
+  }
   return {.path = path, .version = version.substr(0, version.find('\n')), .family = parse_family(version)};
 }
 

@@ -32,9 +32,12 @@ std::string owner_name() {
 }
 
 bool is_orphan(std::string_view name) {
-  static const std::regex pattern("isochron-([0-9]+)-([0-9]+)(-.*)?");
+  static const std::regex pattern("isochron-([0-9]+)-([0-9]+)(-.*)?|isochron-mpi-([0-9]+)-.*");
   std::match_results<std::string_view::const_iterator> parts;
-  return std::regex_match(name.begin(), name.end(), parts, pattern) && start_of(parts[1]) != parts[2].str();
+  if (!std::regex_match(name.begin(), name.end(), parts, pattern)) {
+    return false;
+  }
+  return parts[4].matched ? start_of(parts[4]).empty() : start_of(parts[1]) != parts[2].str();
 }
 
 }  // namespace isochron::emulate

@@ -6,9 +6,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <sstream>
+#include <thread>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +20,11 @@
 
 namespace isochron::emulate {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPause = std::chrono::milliseconds(1);        // whether a process has ended
+constexpr auto kTimeToDie = std::chrono::milliseconds(500);  // for one that was killed
 
 void unblock_signals() {
   sigset_t none;
@@ -41,6 +49,36 @@ void read_nothing() {
   read_nothing();
   replace_by(command);
   _exit(kCannotStart);
+}
+
+/// What comes until all who have the other end have closed it, or the deadline.
+std::string read_until(int file, Clock::time_point deadline) {
+  std::string text;
+  std::array<char, 4096> buffer{};
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd ready{.fd = file, .events = POLLIN, .revents = 0};
+    if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) <= 0) {
+      return text;
+    }
+    const ssize_t size = read(file, buffer.data(), buffer.size());
+    if (size <= 0) {
+      return text;
+    }
+    text.append(buffer.data(), static_cast<std::size_t>(size));
+  }
+}
+
+/// What wait() says of it; nothing at the deadline, which a process that waits for a device may outlive even if killed.
+std::optional<int> wait_until(pid_t child, Clock::time_point deadline) {
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) != child) {
+    if (Clock::now() > deadline) {
+      return std::nullopt;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+  return status;
 }
 
 }  // namespace
@@ -68,32 +106,36 @@ pid_t start(const std::vector<std::string>& command) {
   return child;
 }
 
-Outcome run(const std::vector<std::string>& command) {
+Outcome run(const std::vector<std::string>& command, std::chrono::milliseconds limit) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
     throw Error(std::string("cannot make a pipe: ") + std::strerror(errno));
   }
+  const pid_t self = getpid();
   const pid_t child = fork();
   if (child == 0) {
     dup2(ends[1], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
-    unblock_signals();
-    read_nothing();
-    replace_by(command);
-    _exit(kCannotStart);
+    become(command, self);
   }
   close(ends[1]);
-  Outcome outcome;
-  std::array<char, 4096> buffer{};
-  for (ssize_t size = 0; (size = read(ends[0], buffer.data(), buffer.size())) > 0;) {
-    outcome.output.append(buffer.data(), static_cast<std::size_t>(size));
-  }
-  close(ends[0]);
-  int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child) {
+  if (child < 0) {
+    close(ends[0]);
     throw Error("cannot start " + command.front() + ": " + std::strerror(errno));
   }
-  outcome.status = exit_status(status);
+  setpgid(child, child);
+  Outcome outcome;
+  const auto deadline = Clock::now() + limit;
+  outcome.output = read_until(ends[0], deadline);
+  close(ends[0]);
+  if (const auto status = wait_until(child, deadline)) {
+    outcome.status = exit_status(*status);
+    return outcome;
+  }
+  kill(-child, SIGKILL);
+  (void)wait_until(child, Clock::now() + kTimeToDie);
+  outcome.status = kDidNotEnd;
+  outcome.output += "it has not ended within " + std::to_string(limit.count() / 1000) + " s";
   return outcome;
 }
 

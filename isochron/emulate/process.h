@@ -1,6 +1,7 @@
 // Starts other programs and waits for them.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@ namespace isochron::emulate {
 
 /// The exit status of a process that could not become the program it was to run, as shells have it.
 inline constexpr int kCannotStart = 127;
+/// And of one that did not end in its time, as timeout(1) has it.
+inline constexpr int kDidNotEnd = 124;
 
 /// Starts `command` (the first is a path, or a name on the PATH) with nothing to read and no signal blocked, in a
 /// process group of its own: what a terminal sends reaches the caller alone. It gets a SIGTERM if the calling thread
@@ -17,12 +20,13 @@ inline constexpr int kCannotStart = 127;
 [[nodiscard]] pid_t start(const std::vector<std::string>& command);
 
 struct Outcome {
-  int status = 0;      // 128 + signal if a signal ended it; 127 if it could not be started
+  int status = 0;      // 128 + signal if a signal ended it; 127 if it could not be started, 124 if it did not end
   std::string output;  // of standard output and standard error together
 };
 
-/// Runs `command` to its end.
-[[nodiscard]] Outcome run(const std::vector<std::string>& command);
+/// Runs `command` to its end. At the limit it is killed with all of its group, and the output says so.
+[[nodiscard]] Outcome run(
+    const std::vector<std::string>& command, std::chrono::milliseconds limit = std::chrono::seconds(60));
 
 /// What shells make of what wait() says.
 [[nodiscard]] int exit_status(int wait_status);

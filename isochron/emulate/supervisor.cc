@@ -136,13 +136,20 @@ void Supervisor::end_mpirun_in_time() {
       return;
     }
   }
+  const auto now = Clock::now();
   if (begun_ && !last_ended_) {
-    last_ended_ = Clock::now();
+    last_ended_ = now;
   }
-  if (last_ended_ && Clock::now() > *last_ended_ + kTimeToEnd) {
+  if (last_ended_ && now > *last_ended_ + kTimeToEnd) {
     job_.say("all workers have ended, but not mpirun: it is killed");
     kill(job_.mpirun, SIGKILL);
-    last_ended_ = Clock::now();
+    last_ended_ = now;
+  } else if (!begun_ && asked_ && now > *asked_ + job_.stop_timeout) {
+    job_.say(
+        "no worker has begun within " + in_seconds(job_.stop_timeout) +
+        " after the job was asked to end: mpirun is killed");
+    kill(job_.mpirun, SIGKILL);
+    asked_ = now;
   }
 }
 
@@ -155,7 +162,9 @@ void Supervisor::adopt_workers() {
       workers_[worker].emplace(*pids);
       asked_for_.erase(worker);
       begun_ = true;
-      due_[worker] = Clock::now() + job_.start_timeout;
+      if (joiners_.contains(worker)) {
+        due_[worker] = Clock::now() + job_.start_timeout;
+      }
       if (job_.limiter && worker < limits_.size()) {  // those who were attached have no limits
         job_.limiter->watch(worker, *workers_[worker]);
       }
@@ -341,27 +350,31 @@ void Supervisor::watch_mpirun(std::int64_t step) {
   }
 }
 
-/// The owner of the wait for a job whose workers are all stopped, or whose only one is: nobody is left to evict them.
+/// The owner of the wait for a job whose workers are all stopped, or whose only one is: nobody is left to evict them,
+/// or to wait for them at the start. The duty cycle stops them, too, but they compute in between.
 void Supervisor::watch_stopped() {
   const auto now = Clock::now();
   if (now < next_watch_ || passed_on_ != 0 || start_failed_) {
     return;
   }
-  std::vector<std::size_t> members;
+  std::vector<std::size_t> present;
+  std::chrono::nanoseconds computed{0};
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
-    if (!end_noticed_[worker] && has_reached(worker, io::WorkerPhase::kMember) && workers_[worker]->is_alive()) {
-      members.push_back(worker);
+    const bool takes_part = !joiners_.contains(worker) || has_reached(worker, io::WorkerPhase::kMember);
+    if (workers_[worker] && !end_noticed_[worker] && takes_part && workers_[worker]->is_alive()) {
+      present.push_back(worker);
+      computed += workers_[worker]->cpu_time().value_or(std::chrono::nanoseconds(0));
     }
   }
-  const bool all = !members.empty() && std::ranges::all_of(members, [this](std::size_t worker) {
+  const bool all = !present.empty() && std::ranges::all_of(present, [this](std::size_t worker) {
     return workers_[worker]->is_stopped() && !(worker < limits_.size() && limits_[worker].stopped);
   });
   if (!all) {
     all_stopped_.reset();
-  } else if (!all_stopped_) {
-    all_stopped_ = now;
-  } else if (now > *all_stopped_ + job_.start_timeout) {
-    for (const std::size_t worker : members) {
+  } else if (!all_stopped_ || all_stopped_->computed != computed) {
+    all_stopped_ = {.since = now, .computed = computed};
+  } else if (now > all_stopped_->since + job_.start_timeout) {
+    for (const std::size_t worker : present) {
       kill_late(worker, "has been stopped, and nobody else runs, for " + in_seconds(job_.start_timeout));
     }
   }
@@ -465,8 +478,8 @@ void Supervisor::pass_on(int signal) {
   if (passed_on_ != 0) {
     job_.say("signal again: the workers are killed");
     signal_workers(SIGKILL);
-    if (std::ranges::none_of(workers_, [](const auto& worker) { return worker.has_value(); })) {
-      kill(job_.mpirun, SIGTERM);
+    if (!begun_) {
+      kill(job_.mpirun, SIGKILL);  // it may hang
     }
     return;
   }

@@ -125,7 +125,7 @@ class Supervisor {
   // What is waited for, and since when.
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::optional<std::chrono::steady_clock::time_point> awaiting_since_;    // for the first step, or for all to connect
-  std::vector<std::optional<std::chrono::steady_clock::time_point>> due_;  // to take part; none: not begun, or it does
+  std::vector<std::optional<std::chrono::steady_clock::time_point>> due_;  // of joiners, to take part
   struct Lost {
     std::size_t worker = 0;
     int status = 0;  // kept here: the notes of a worker that is replaced begin anew
@@ -138,7 +138,11 @@ class Supervisor {
     std::int64_t step = 0;
   };
   std::map<std::size_t, Asked> asked_for_;
-  std::optional<std::chrono::steady_clock::time_point> all_stopped_;  // all who take part
+  struct AllStopped {  // all who take part
+    std::chrono::steady_clock::time_point since;
+    std::chrono::nanoseconds computed{0};  // by them, until then
+  };
+  std::optional<AllStopped> all_stopped_;
   bool starts_anew_ = false;  // the job was asked to end by this launcher, since its mpirun hangs
   std::optional<std::chrono::steady_clock::time_point> asked_;    // to end
   std::optional<std::chrono::steady_clock::time_point> reached_;  // the end, by the first of them

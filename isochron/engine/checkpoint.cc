@@ -71,16 +71,12 @@ std::ifstream open(const fs::path& path) {
   return stream;
 }
 
-at::Tensor read_tensor(io::CheckpointReader& reader, const io::StoredPart& part, const fs::path& path) {
-  const auto* const type = std::ranges::find(kTypes, part.layout.type, [](const auto& entry) { return entry.first; });
-  if (type == kTypes.end() || c10::elementSize(type->second) != part.layout.element_bytes) {
-    throw Error(
-        "cannot read checkpoint " + path.string() + ": part '" + part.name + "' is of the unknown type " +
-        part.layout.type);
+std::span<std::byte> room_for(const io::StoredPart& part, Checkpoint& checkpoint, const fs::path& path) {
+  try {
+    return add_part(part, checkpoint);
+  } catch (const Error& error) {
+    throw Error("cannot read checkpoint " + path.string() + ": " + error.what());
   }
-  at::Tensor tensor = at::empty(part.layout.sizes, type->second);
-  reader.read(part, tensor_bytes(tensor));
-  return tensor;
 }
 
 // The step of a name that checkpoint_path gives; nothing for others.
@@ -115,25 +111,41 @@ std::vector<fs::path> checkpoints_of(const fs::path& folder) {
 
 }  // namespace
 
-void write_checkpoint(const fs::path& path, const Checkpoint& checkpoint) {
-  std::map<std::string, io::PartContent> parts;
+CheckpointParts parts_of(const Checkpoint& checkpoint) {
+  CheckpointParts all;
   for (const auto& [name, text] : checkpoint.texts) {
     const auto bytes = std::as_bytes(std::span(text));
-    parts[name] = {.layout = {.type = std::string(kText), .sizes = {std::ssize(text)}}, .bytes = bytes};
+    all.parts[name] = {.layout = {.type = std::string(kText), .sizes = {std::ssize(text)}}, .bytes = bytes};
   }
-  std::vector<at::Tensor> on_host;
   for (const auto& [name, tensor] : checkpoint.tensors) {
-    ISO_CHECK(!parts.contains(name), "a text and a tensor are both called " + name);
+    ISO_CHECK(!all.parts.contains(name), "a text and a tensor are both called " + name);
     const std::string type = type_name(name, tensor);
-    const at::Tensor& host = on_host.emplace_back(tensor.detach().cpu().contiguous().resolve_conj().resolve_neg());
-    parts[name] = {
+    const at::Tensor& host = all.on_host.emplace_back(tensor.detach().cpu().contiguous().resolve_conj().resolve_neg());
+    all.parts[name] = {
         .layout =
             {.type = type,
              .element_bytes = static_cast<std::uint8_t>(host.element_size()),
              .sizes = host.sizes().vec()},
         .bytes = tensor_bytes(host)};
   }
-  io::write_checkpoint_file(path, parts);
+  return all;
+}
+
+std::span<std::byte> add_part(const io::StoredPart& part, Checkpoint& checkpoint) {
+  if (part.layout.type == kText) {
+    std::string& text = checkpoint.texts[part.name];
+    text.resize(part.bytes);
+    return std::as_writable_bytes(std::span(text));
+  }
+  const auto* const type = std::ranges::find(kTypes, part.layout.type, [](const auto& entry) { return entry.first; });
+  if (type == kTypes.end() || c10::elementSize(type->second) != part.layout.element_bytes) {
+    throw Error("part '" + part.name + "' is of the unknown type " + part.layout.type);
+  }
+  return tensor_bytes(checkpoint.tensors[part.name] = at::empty(part.layout.sizes, type->second));
+}
+
+void write_checkpoint(const fs::path& path, const Checkpoint& checkpoint) {
+  io::write_checkpoint_file(path, parts_of(checkpoint).parts);
 }
 
 Checkpoint read_checkpoint(const fs::path& path) {
@@ -141,13 +153,7 @@ Checkpoint read_checkpoint(const fs::path& path) {
   io::CheckpointReader reader(stream, path.string());
   Checkpoint checkpoint;
   for (const io::StoredPart& part : reader.parts()) {
-    if (part.layout.type == kText) {
-      std::string text(part.bytes, '\0');
-      reader.read(part, std::as_writable_bytes(std::span(text)));
-      checkpoint.texts[part.name] = std::move(text);
-    } else {
-      checkpoint.tensors[part.name] = read_tensor(reader, part, path);
-    }
+    reader.read(part, room_for(part, checkpoint, path));
   }
   return checkpoint;
 }

@@ -7,9 +7,13 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
+
+#include "isochron/io/checkpoint_file.h"
 
 namespace isochron {
 
@@ -18,6 +22,17 @@ struct Checkpoint {
   std::map<std::string, std::string> texts;
   std::map<std::string, at::Tensor> tensors;  // on the CPU once read; any device when written
 };
+
+// A checkpoint as its parts, which lie in it or beside it, in the order of their names.
+struct CheckpointParts {
+  std::map<std::string, io::PartContent> parts;
+  std::vector<at::Tensor> on_host;  // keeps the bytes of tensors that lie elsewhere
+};
+// Tensors are dense and of plain numbers: others are std::invalid_argument.
+CheckpointParts parts_of(const Checkpoint& checkpoint);
+
+// Room for a part, and where its bytes go. Throws isochron::Error if its type is not known.
+std::span<std::byte> add_part(const io::StoredPart& part, Checkpoint& checkpoint);
 
 // Throws isochron::Error naming the file: no permission, no space. What was there before is intact then. Tensors are
 // dense and of plain numbers: others are std::invalid_argument.

@@ -1,80 +1,81 @@
 #include "isochron/engine/checkpoint_transfer.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "isochron/core/error.h"
-#include "isochron/core/state.h"
+#include "isochron/io/checkpoint_file.h"
 
 namespace isochron {
 namespace {
 
 constexpr int kTransferTag = 11;
 
-// What the others need to receive a checkpoint: all texts, and element type and sizes of every tensor.
-State outline(const Checkpoint& checkpoint) {
-  State state;
-  state.words.insert(checkpoint.texts.begin(), checkpoint.texts.end());
-  for (const auto& [name, tensor] : checkpoint.tensors) {
-    std::vector<double> shape{static_cast<double>(tensor.scalar_type())};
-    shape.insert(shape.end(), tensor.sizes().begin(), tensor.sizes().end());
-    state.numbers.emplace(name, std::move(shape));
+// What the others need to receive a checkpoint: the index of its file.
+std::string outline(const CheckpointParts& checkpoint) {
+  std::vector<io::StoredPart> stored;
+  for (const auto& [name, content] : checkpoint.parts) {
+    stored.push_back({.name = name, .layout = content.layout});
   }
-  return state;
+  return io::encode_index(stored);
 }
 
-Checkpoint empty_like(const State& outline) {
-  Checkpoint checkpoint;
-  checkpoint.texts.insert(outline.words.begin(), outline.words.end());
-  for (const auto& [name, shape] : outline.numbers) {
-    const std::vector<std::int64_t> sizes(shape.begin() + 1, shape.end());
-    checkpoint.tensors.emplace(name, at::empty(sizes, static_cast<at::ScalarType>(shape.front())));
+// All parts of a checkpoint one after the other, as they travel.
+at::Tensor flat_bytes(const CheckpointParts& checkpoint) {
+  std::int64_t size = 0;
+  for (const auto& [name, content] : checkpoint.parts) {
+    size += std::ssize(content.bytes);
   }
-  return checkpoint;
+  at::Tensor flat = at::empty({size}, at::kByte);
+  auto* next = static_cast<std::byte*>(flat.mutable_data_ptr());
+  for (const auto& [name, content] : checkpoint.parts) {
+    next = std::ranges::copy(content.bytes, next).out;
+  }
+  return flat;
 }
 
-// All tensors of a checkpoint one after the other, as they travel.
-at::Tensor flat_bytes(const Checkpoint& checkpoint) {
-  std::vector<at::Tensor> parts{at::empty({0}, at::kByte)};
-  for (const auto& [name, tensor] : checkpoint.tensors) {
-    parts.push_back(tensor.detach().cpu().contiguous().view({-1}).view(at::kByte));
+// Room for what another worker's outline tells.
+class Arriving {
+ public:
+  explicit Arriving(const std::string& outline)
+      : parts_(io::decode_index(std::as_bytes(std::span(outline)), std::nullopt)) {
+    const std::uint64_t bytes = parts_.empty() ? 0 : parts_.back().offset + parts_.back().bytes;
+    flat_.push_back(at::empty({static_cast<std::int64_t>(bytes)}, at::kByte));
   }
-  return at::cat(parts);
-}
 
-void fill_from(const at::Tensor& flat, Checkpoint& checkpoint) {
-  std::int64_t first = 0;
-  for (auto& [name, tensor] : checkpoint.tensors) {
-    const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
-    if (bytes > 0) {
-      tensor.view({-1}).view(at::kByte).copy_(flat.narrow(0, first, bytes));
+  std::vector<at::Tensor>& flat() { return flat_; }
+
+  Checkpoint take() const {
+    Checkpoint checkpoint;
+    const std::span flat(static_cast<const std::byte*>(flat_.front().const_data_ptr()), flat_.front().nbytes());
+    for (const io::StoredPart& part : parts_) {
+      std::ranges::copy(flat.subspan(part.offset, part.bytes), add_part(part, checkpoint).begin());
     }
-    first += bytes;
+    return checkpoint;
   }
-}
 
-std::int64_t total_bytes(const Checkpoint& checkpoint) {
-  std::int64_t bytes = 0;
-  for (const auto& [name, tensor] : checkpoint.tensors) {
-    bytes += static_cast<std::int64_t>(tensor.nbytes());
-  }
-  return bytes;
-}
+ private:
+  std::vector<io::StoredPart> parts_;
+  std::vector<at::Tensor> flat_;  // one
+};
 
 Checkpoint send_to_all(const Group& group, const Checkpoint& checkpoint) {
-  const State shape = State::parse(broadcast(group, outline(checkpoint).serialize()));
-  Checkpoint copy = empty_like(shape);
-  std::vector<at::Tensor> flat{
-      group->getRank() == 0 ? flat_bytes(checkpoint) : at::empty({total_bytes(copy)}, at::kByte)};
-  if (flat.front().numel() > 0) {
-    group->broadcast(flat)->wait();
+  const CheckpointParts mine = parts_of(checkpoint);
+  Arriving arriving(broadcast(group, outline(mine)));
+  if (group->getRank() == 0) {
+    arriving.flat().front() = flat_bytes(mine);
   }
-  fill_from(flat.front(), copy);
-  return copy;
+  if (arriving.flat().front().numel() > 0) {
+    group->broadcast(arriving.flat())->wait();
+  }
+  return arriving.take();
 }
 
 }  // namespace
@@ -110,17 +111,16 @@ Checkpoint read_everywhere(const std::filesystem::path& path, const Group& group
 }
 
 void send_checkpoint(const Group& group, const Checkpoint& checkpoint, int to) {
-  send_text(group, outline(checkpoint).serialize(), to);
-  std::vector<at::Tensor> flat{flat_bytes(checkpoint)};
+  const CheckpointParts parts = parts_of(checkpoint);
+  send_text(group, outline(parts), to);
+  std::vector<at::Tensor> flat{flat_bytes(parts)};
   group->send(flat, to, kTransferTag)->wait();
 }
 
 Checkpoint receive_checkpoint(const Group& group, int from) {
-  Checkpoint checkpoint = empty_like(State::parse(receive_text(group, from)));
-  std::vector<at::Tensor> flat{at::empty({total_bytes(checkpoint)}, at::kByte)};
-  group->recv(flat, from, kTransferTag)->wait();
-  fill_from(flat.front(), checkpoint);
-  return checkpoint;
+  Arriving arriving(receive_text(group, from));
+  group->recv(arriving.flat(), from, kTransferTag)->wait();
+  return arriving.take();
 }
 
 }  // namespace isochron

@@ -6,10 +6,11 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "isochron/core/error.h"
+#include "isochron/core/trace/json.h"
+
 namespace isochron {
 namespace {
-
-constexpr int kTextTag = 10;
 
 at::Tensor as_tensor(const std::vector<double>& values) {
   at::Tensor tensor = at::empty({std::ssize(values)}, at::kDouble);
@@ -40,24 +41,45 @@ at::Tensor gather(const Group& group, const at::Tensor& mine) {
   return all;
 }
 
+at::Tensor size_of(const std::string& text) {
+  return as_tensor({static_cast<double>(text.size())});
+}
+
+// No length is believed beyond what a text may have: memory would be taken for it.
+std::int64_t checked_length(double length, const std::string& whose) {
+  if (!(length >= 0.0 && length <= static_cast<double>(kMostText))) {
+    throw Error(
+        "a text of " + whose + " would have " + json_number(length) + " bytes; permitted: up to " +
+        std::to_string(kMostText));
+  }
+  return static_cast<std::int64_t>(length);
+}
+
+std::string rank_name(int rank) {
+  return "rank " + std::to_string(rank);
+}
+
 }  // namespace
 
 std::vector<std::string> all_gather(const Group& group, const std::string& text) {
-  const at::Tensor sizes = gather(group, as_tensor({static_cast<double>(text.size())}));
-  const auto longest = static_cast<std::int64_t>(sizes.max().item<double>());
-  const at::Tensor bytes = gather(group, as_bytes(text, std::max(longest, std::int64_t{1})));
-  std::vector<std::string> texts;
+  const at::Tensor sizes = gather(group, size_of(text));
+  std::vector<std::int64_t> lengths;
   for (int rank = 0; rank < group->getSize(); ++rank) {
-    const auto size = static_cast<std::size_t>(sizes[rank].item<double>());
-    texts.emplace_back(static_cast<const char*>(bytes[rank].const_data_ptr()), size);
+    lengths.push_back(checked_length(sizes[rank].item<double>(), rank_name(rank)));
+  }
+  const at::Tensor bytes = gather(group, as_bytes(text, std::max(std::ranges::max(lengths), std::int64_t{1})));
+  std::vector<std::string> texts;
+  for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
+    const at::Tensor row = bytes[static_cast<std::int64_t>(rank)];
+    texts.emplace_back(static_cast<const char*>(row.const_data_ptr()), static_cast<std::size_t>(lengths[rank]));
   }
   return texts;
 }
 
 std::string broadcast(const Group& group, const std::string& text) {
-  std::vector<at::Tensor> size{as_tensor({static_cast<double>(text.size())})};
+  std::vector<at::Tensor> size{size_of(text)};
   group->broadcast(size)->wait();
-  const auto length = static_cast<std::int64_t>(size.front().item<double>());
+  const std::int64_t length = checked_length(size.front().item<double>(), rank_name(0));
   std::vector<at::Tensor> bytes{group->getRank() == 0 ? as_bytes(text, length) : at::empty({length}, at::kByte)};
   if (length > 0) {
     group->broadcast(bytes)->wait();
@@ -66,8 +88,9 @@ std::string broadcast(const Group& group, const std::string& text) {
 }
 
 void send_text(const Group& group, const std::string& text, int to) {
-  std::vector<at::Tensor> size{as_tensor({static_cast<double>(text.size())})};
+  std::vector<at::Tensor> size{size_of(text)};
   group->send(size, to, kTextTag)->wait();
+  checked_length(static_cast<double>(text.size()), rank_name(group->getRank()));  // after the receiver, who ends, too
   std::vector<at::Tensor> bytes{as_bytes(text, std::ssize(text))};
   group->send(bytes, to, kTextTag)->wait();
 }
@@ -75,9 +98,10 @@ void send_text(const Group& group, const std::string& text, int to) {
 std::string receive_text(const Group& group, int from) {
   std::vector<at::Tensor> size{as_tensor({0.0})};
   group->recv(size, from, kTextTag)->wait();
-  std::vector<at::Tensor> bytes{at::empty({static_cast<std::int64_t>(size.front().item<double>())}, at::kByte)};
+  const std::int64_t length = checked_length(size.front().item<double>(), rank_name(from));
+  std::vector<at::Tensor> bytes{at::empty({length}, at::kByte)};
   group->recv(bytes, from, kTextTag)->wait();
-  return {static_cast<const char*>(bytes.front().const_data_ptr()), static_cast<std::size_t>(bytes.front().numel())};
+  return {static_cast<const char*>(bytes.front().const_data_ptr()), static_cast<std::size_t>(length)};
 }
 
 std::vector<double> sum(const Group& group, const std::vector<double>& values) {

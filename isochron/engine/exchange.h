@@ -1,5 +1,5 @@
 // Small exchanges between the workers of a job in terms of C++ values. All are collective, and all but that of reports
-// block.
+// block. A text that is too long, or says so, throws isochron::Error on all who would get it.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,9 @@ class Work;
 namespace isochron {
 
 using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+inline constexpr std::int64_t kMostText = std::int64_t{256} << 20;  // bytes
+inline constexpr int kTextTag = 10;
 
 // Everybody's text, by rank.
 std::vector<std::string> all_gather(const Group& group, const std::string& text);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "isochron/comm/mpi_call.h"
+#include "isochron/comm/watchdog.h"
 #include "isochron/engine/exchange.h"
 
 namespace isochron {
@@ -19,10 +20,13 @@ std::vector<ProgressReport> gather_progress(const Group& group, const ProgressRe
   return reports;
 }
 
-MPI_Comm duplicate(MPI_Comm members) {
+// MPI waits without an end for a worker that does not make the job, too; at the first one of a process the launcher
+// looks after that.
+std::unique_ptr<World> make_world(MPI_Comm members, const WorldOptions& options) {
+  const WatchedThread watched("making a job together with the other workers", options.longest_wait());
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(members, &copy), "MPI_Comm_dup");
-  return copy;
+  return std::make_unique<World>(copy, options);
 }
 
 std::string objection_to(const std::string& introduction, const Introduction& own) {
@@ -40,7 +44,7 @@ std::vector<Peer> suspects_of(const PeerError& error) {
 }
 
 Membership::Membership(MPI_Comm members, WorldOptions options)
-    : options_(std::move(options)), world_(std::make_unique<World>(duplicate(members), options_)) {
+    : options_(std::move(options)), world_(make_world(members, options_)) {
 }
 Membership::~Membership() = default;
 
@@ -106,7 +110,10 @@ std::optional<Settlement> Membership::join(Admission& admission, Member& member,
   if (everybody == MPI_COMM_NULL) {
     return std::nullopt;
   }
-  world_ = std::make_unique<World>(everybody, options_);
+  {
+    const WatchedThread watched("joining a job", options_.longest_wait());
+    world_ = std::make_unique<World>(everybody, options_);
+  }
   if (auto settlement = come_together(member)) {
     return settlement;
   }

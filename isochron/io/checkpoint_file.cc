@@ -126,7 +126,8 @@ StoredPart decode_part(Decoder& decoder) {
 
 }  // namespace
 
-std::vector<StoredPart> decode_index(std::span<const std::byte> index, std::uint64_t content_bytes) {
+std::vector<StoredPart> decode_index(std::span<const std::byte> index, std::optional<std::uint64_t> content_bytes) {
+  const std::uint64_t most = content_bytes.value_or(std::numeric_limits<std::int64_t>::max());
   std::vector<StoredPart> parts;
   std::uint64_t end = 0;
   for (Decoder decoder(index); !decoder.at_end();) {
@@ -134,15 +135,15 @@ std::vector<StoredPart> decode_index(std::span<const std::byte> index, std::uint
     if (!parts.empty() && part.name <= parts.back().name) {
       throw Error("part '" + part.name + "' is not in the order of names");
     }
-    if (part.bytes > content_bytes - end) {
+    if (part.bytes > most - end) {
       throw Error("it is cut short: part '" + part.name + "' reaches beyond its end");
     }
     part.offset = end;
     end += part.bytes;
     parts.push_back(std::move(part));
   }
-  if (end != content_bytes) {
-    throw Error(std::to_string(content_bytes - end) + " bytes follow its last part");
+  if (content_bytes && end != *content_bytes) {
+    throw Error(std::to_string(*content_bytes - end) + " bytes follow its last part");
   }
   return parts;
 }

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <istream>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -73,8 +74,10 @@ class CheckpointReader {
   std::uint64_t content_ = 0;  // offset in the file
 };
 
-/// The parts of an index, whose contents take `content_bytes` together. Throws isochron::Error saying what is wrong.
-[[nodiscard]] std::vector<StoredPart> decode_index(std::span<const std::byte> index, std::uint64_t content_bytes);
+/// The parts of an index, whose contents take `content_bytes` together; none: not known, and no more than an int64 can
+/// count. Throws isochron::Error saying what is wrong.
+[[nodiscard]] std::vector<StoredPart> decode_index(
+    std::span<const std::byte> index, std::optional<std::uint64_t> content_bytes);
 /// Its inverse.
 [[nodiscard]] std::string encode_index(std::span<const StoredPart> parts);
 

@@ -226,10 +226,10 @@ void Session::come_together() {
 }
 
 void Session::check_counts() {
-  const Counts mine{.sent = client_->sent(), .applied = server_ ? server_->applied() : 0};
+  const UpdateCounts mine{.sent = client_->sent(), .applied = server_ ? server_->applied() : 0};
   counts_ = {};
   for (const std::string& bytes : owner_.gather(encode(mine))) {
-    const auto told = decode<Counts>(bytes);
+    const auto told = decode<UpdateCounts>(bytes);
     counts_.sent += told.sent;
     counts_.applied += told.applied;
   }

@@ -25,6 +25,7 @@
 #include "isochron/core/rate/rate.h"
 #include "isochron/core/replica/known_sizes.h"
 #include "isochron/core/sample/ledger.h"
+#include "isochron/server/knowledge.h"
 #include "isochron/server/link.h"
 #include "isochron/server/parameter_client.h"
 #include "isochron/server/parameter_server.h"
@@ -90,12 +91,6 @@ class Session {
     kComputing,  // the parameters are here
     kPushing,    // the gradient is on its way
   };
-  struct Counts {
-    std::int64_t sent = 0;
-    std::int64_t applied = 0;
-
-    void exchange(auto& wire) { wire(sent, applied); }
-  };
 
   // `owner` must outlive this.
   Session(SessionOptions options, Members members, DataPosition place, SessionOwner& owner);
@@ -148,7 +143,7 @@ class Session {
   [[nodiscard]] const Decision& decision() const { return order_.decision; }
   [[nodiscard]] const DataPosition& place() const { return place_; }
   [[nodiscard]] const std::optional<UpdateRecord>& last_update() const { return last_update_; }
-  [[nodiscard]] Counts counts() const { return counts_; }
+  [[nodiscard]] UpdateCounts counts() const { return counts_; }
   [[nodiscard]] bool in_rounds() const { return options_.bound == 0; }
   // That this worker used since the last barrier.
   [[nodiscard]] std::int64_t samples() const { return samples_; }
@@ -162,7 +157,6 @@ class Session {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Knowledge;
 
   [[nodiscard]] double seconds_since_start(Clock::time_point moment) const;
   void start_serving(ParameterServer::Chunks chunks, Controller controller, ClaimPool claims);
@@ -213,7 +207,7 @@ class Session {
   IterationReport report_;
   std::int64_t next_report_ = 0;  // its number
   std::optional<UpdateRecord> last_update_;
-  Counts counts_;
+  UpdateCounts counts_;
 
   // In a recovery: the chunks that this process has, and what it knows.
   ParameterServer::Chunks kept_;

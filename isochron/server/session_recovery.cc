@@ -20,41 +20,6 @@
 
 namespace isochron::server {
 
-// What a survivor tells the others.
-struct Session::Knowledge {
-  bool trains = true;
-  bool at_barrier = false;  // it was told of the barrier, whose position and so on follow
-  std::int64_t barrier_position = 0;
-  bool stopping = false;
-  std::int64_t stop_signal = 0;
-  WorkerId worker = 0;
-  std::int64_t holds_first = 0;  // samples of its iteration that is not in the records yet; none if both are equal
-  std::int64_t holds_last = 0;
-  std::int64_t rounds = 0;  // with bound 0: that are over
-  double pulled_at = 0.0;
-  std::vector<std::int64_t> chunks;   // that it has
-  std::vector<Provenance> arrivals;   // of updates that came to it
-  std::vector<UpdateRecord> records;  // that it knows
-  std::string learning;               // of the controller, if the coordinator was here
-
-  [[nodiscard]] Interval held() const { return {.first = holds_first, .last = holds_last}; }
-
-  void exchange(auto& wire) {
-    wire(
-        trains,
-        at_barrier,
-        barrier_position,
-        stopping,
-        stop_signal,
-        worker,
-        holds_first,
-        holds_last,
-        rounds,
-        pulled_at);
-    wire(chunks, arrivals, records, learning);
-  }
-};
-
 namespace {
 
 bool covers(const Ledger& ledger, const Interval& positions) {
@@ -97,7 +62,7 @@ std::vector<Peer> Session::let_go() {
   return late;
 }
 
-Session::Knowledge Session::knowledge() const {
+Knowledge Session::knowledge() const {
   Knowledge mine{.trains = members_.trains(), .worker = members_.self().id, .rounds = rounds_, .pulled_at = pulled_at_};
   mine.at_barrier = phase_ == Phase::kBarrier || order_.barrier;
   mine.barrier_position = order_.last;
@@ -121,6 +86,7 @@ void Session::take_up(Members members, std::shared_ptr<Link> link) {
   std::vector<Knowledge> all;
   for (const std::string& bytes : owner_.gather(encode(knowledge()))) {
     all.push_back(decode<Knowledge>(bytes));
+    require_possible(all.back(), std::ssize(client_->layout().chunks), place_.samples_per_epoch);
   }
   members_ = std::move(members);
   members_.trainers = static_cast<int>(std::ranges::count_if(all, &Knowledge::trains));

@@ -13,7 +13,7 @@ class JobKeywords(TypedDict, total=False):
     start_from: str
     """The log of an earlier run of these workers, whose speeds the first split follows; empty: equal shares."""
     weighting: Literal["exact", "mean"]
-    """Gradients: exact are one big batch's, mean for comparison."""
+    """Gradients; exact: those of one big batch; mean: the plain average, for comparison."""
     last_batch: Literal["keep", "drop"]
     """The samples that do not fill a step: taken or left out."""
     seed: int
@@ -47,7 +47,7 @@ class JobKeywords(TypedDict, total=False):
     granularity: int
     """It takes multiples of this."""
     timeout: float
-    """Seconds that a worker may keep the others waiting before it is out."""
+    """Seconds that a worker may keep the others waiting before it is removed."""
     on_nonfinite: Literal["stop", "skip", "ignore"]
     """When a gradient is not finite; stop: end; skip: leave the step out."""
 
@@ -60,17 +60,17 @@ class TorchJobKeywords(JobKeywords, total=False):
     round_steps: int
     """local: steps between two exchanges; 0: chosen."""
     network_share: float
-    """local: of the time, for exchanges, if steps are chosen."""
+    """local: share of the time for exchanges, if steps are chosen."""
     outer: Literal["average", "nesterov"]
-    """local: what takes the averaged change of a round."""
+    """local: how the averaged change of a round is applied."""
     outer_lr: float
-    """local: its learning rate; 0: 1 with average, 0.7 with nesterov."""
+    """local: learning rate of outer; 0: 1 with average, 0.7 with nesterov."""
     outer_momentum: float
-    """local: its momentum, with nesterov."""
+    """local: momentum of outer, with nesterov."""
     micro_batch: int
     """Samples it computes at a time; 0: all."""
     compression: Literal["none", "bf16", "int8"]
-    """What they travel as."""
+    """How gradients are sent."""
     on_bad_sample: Literal["stop", "skip"]
     """When the dataset fails at a sample: end everywhere, or go on without it."""
     handle_signals: bool

@@ -318,6 +318,55 @@ TEST_F(LaunchTest, EndsWorkersThatDoNotListenInTime) {
   EXPECT_TRUE(has_ended(pid));
 }
 
+// As a job of PyTorch does. That time is for the start, and for those who join.
+TEST_F(LaunchTest, LeavesWorkersAloneThatPublishStepsAndNoteNothingElse) {
+  begin({"-n", "2", "--start-timeout", "1"}, kReport + kWait);
+  const std::string first = report(0);
+  report(1);
+  publish(first, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  std::ofstream("go").close();
+  EXPECT_EQ(end(), 0);
+}
+
+// It has not said yet that it takes part in a job, and waits for nobody who would miss it.
+TEST_F(LaunchTest, EndsAnOnlyWorkerThatIsStoppedBeforeItNotesAnything) {
+  begin({"-n", "1", "--start-timeout", "2"}, kReport + kWait);
+  kill(std::stoi(value(report(0), "pid")), SIGSTOP);
+  EXPECT_EQ(end(), 128 + SIGKILL);
+}
+
+// It is stopped by the duty cycle for most of the time, and computes in between.
+TEST_F(LaunchTest, LeavesAWorkerAloneThatTheDutyCycleStops) {
+  begin(
+      {"--throttle", "duty-cycle", "--start-timeout", "4"},
+      kReport + "while [ ! -e go ]; do :; done",
+      "[[worker]]\ncores = 0.02\n");
+  report(0);
+  std::this_thread::sleep_for(std::chrono::seconds(10));
+  std::ofstream("go").close();
+  EXPECT_EQ(end(), 0);
+}
+
+// A stopped one starts nobody, as one that hangs.
+TEST_F(LaunchTest, DoesNotWaitForAnMpirunThatHangsBeforeAnyWorkerHasBegun) {
+  const std::string real = find_mpirun("").path;
+  std::ofstream("mpirun") << "#!/bin/sh\n[ \"$1\" = --version ] && exec '" << real << "' \"$@\"\necho > hangs\n"
+                          << "kill -STOP $$\n";
+  fs::permissions("mpirun", fs::perms::owner_all);
+  for (const bool twice : {false, true}) {
+    begin({"-n", "1", "--stop-timeout", twice ? "300" : "2", "--mpirun", (folder_ / "mpirun").string()}, "true");
+    ASSERT_TRUE(await([] { return fs::exists("hangs"); }));
+    kill(launcher_, SIGTERM);
+    if (twice) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));  // equal signals that wait are one
+      kill(launcher_, SIGTERM);
+    }
+    EXPECT_EQ(end(), 128 + SIGKILL);
+    fs::remove("hangs");
+  }
+}
+
 TEST_F(LaunchTest, DoesNotWaitForAnMpirunThatOutlivesItsWorkers) {
   const std::string real = find_mpirun("").path;
   std::ofstream("mpirun") << "#!/bin/sh\n[ \"$1\" = --version ] && exec '" << real << "' \"$@\"\n'" << real

@@ -18,10 +18,13 @@ TEST(OwnerTest, TellsTheLivingFromTheDead) {
   }
   waitpid(child, nullptr, 0);
   EXPECT_TRUE(is_orphan("isochron-" + std::to_string(child) + "-12345-0"));
+  EXPECT_TRUE(is_orphan("isochron-mpi-" + std::to_string(child) + "-aB3xY9"));
+  EXPECT_FALSE(is_orphan("isochron-mpi-" + pid + "-aB3xY9"));
 }
 
 TEST(OwnerTest, LeavesOtherNamesAlone) {
-  for (const char* const name : {"", "isochron", "isochron-1", "isochron-x-1", "docker-99999999-1", "isochron-9-1x"}) {
+  for (const char* const name :
+       {"", "isochron", "isochron-1", "isochron-x-1", "docker-99999999-1", "isochron-9-1x", "isochron-mpi-aB3xY9"}) {
     EXPECT_FALSE(is_orphan(name)) << name;
   }
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -43,6 +44,20 @@ void check_index(std::span<const std::byte> file) {
   }
 }
 
+/// One that travels from worker to worker tells how much follows.
+void check_outline(std::span<const std::byte> index) {
+  try {
+    std::uint64_t end = 0;
+    for (const auto& part : isochron::io::decode_index(index, std::nullopt)) {
+      ISO_CHECK(part.offset == end && part.bytes <= std::uint64_t{1} << 63, "a part of another place");
+      end += part.bytes;
+    }
+    ISO_CHECK(end < std::uint64_t{1} << 63, "more bytes than can be counted");
+  } catch (const isochron::Error&) {
+    return;
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
@@ -52,6 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_file(file);
   if (file.size() >= kFrontBytes) {
     check_index(file);
+    check_outline(file.subspan(kFrontBytes));
   }
   return 0;
 }

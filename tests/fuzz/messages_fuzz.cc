@@ -14,6 +14,8 @@
 #include "isochron/core/replica/introduction.h"
 #include "isochron/core/replica/progress.h"
 #include "isochron/core/replica/step_report.h"
+#include "isochron/core/sample/ledger.h"
+#include "isochron/server/knowledge.h"
 
 namespace {
 
@@ -50,8 +52,30 @@ void check_reports(std::string_view bytes) {
   isochron::check_agreement(reports, batches, 0);
 }
 
+// What passes can be used as a recovery does: as indices, and as positions of the epoch.
+void check_knowledge(std::string_view bytes) {
+  constexpr std::int64_t kChunks = 8;
+  constexpr std::int64_t kSamples = 1000;
+  check_bytes<isochron::server::Knowledge>(bytes);
+  const auto knowledge = isochron::decode<isochron::server::Knowledge>(bytes);
+  require_possible(knowledge, kChunks, kSamples);
+  std::vector<int> server_of(kChunks, -1);
+  for (const std::int64_t chunk : knowledge.chunks) {
+    server_of.at(static_cast<std::size_t>(chunk)) = 0;
+  }
+  isochron::Ledger ledger(kSamples);
+  ledger.stage({.positions = knowledge.held(), .worker = knowledge.worker});
+  for (const isochron::Provenance& from : knowledge.arrivals) {
+    ledger.stage({.positions = {.first = from.first, .last = from.last}, .worker = from.worker});
+  }
+  for (const isochron::UpdateRecord& record : knowledge.records) {
+    ledger.stage({.positions = {.first = record.position, .last = record.position + record.worker.batch}});
+  }
+  ledger.commit();
+}
+
 void check(std::string_view bytes) {
-  const auto kind = static_cast<unsigned char>(bytes.front()) % 9;
+  const auto kind = static_cast<unsigned char>(bytes.front()) % 11;
   bytes.remove_prefix(1);
   switch (kind) {
     case 0:
@@ -70,6 +94,10 @@ void check(std::string_view bytes) {
       return check_text<isochron::ProgressReport>(bytes);
     case 7:
       return check_text<isochron::Introduction>(bytes);
+    case 9:
+      return check_knowledge(bytes);
+    case 10:
+      return check_bytes<isochron::server::UpdateCounts>(bytes);
     default:
       return check_reports(bytes);
   }

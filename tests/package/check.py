@@ -5,6 +5,7 @@ import argparse
 import json
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -45,9 +46,14 @@ def check_flags(folder, source):
         assert flag not in own, f"{source} is compiled with {flag}: {own}"
 
 
+def torch_of(options):
+    (folder,) = options.venv.glob("lib/python3*/site-packages/torch/share/cmake")
+    return folder
+
+
 def check_installed(options, folder):
     run("cmake", "--install", options.build, "--prefix", folder / "package", "--component", "library")
-    (torch,) = options.venv.glob("lib/python3*/site-packages/torch/share/cmake")
+    torch = torch_of(options)
     places = (f"CMAKE_PREFIX_PATH={folder / 'package'};{torch}", f"MPI_CXX_COMPILER={options.venv}/bin/mpicxx")
     project = folder / "installed"
     project.mkdir()
@@ -63,14 +69,20 @@ def check_installed(options, folder):
     assert "no component 'engin'" in " ".join(configure(project, places[0], fails=True).split())
 
 
+def commands_of(number, places):
+    """What the document says to run cmake with, with other places than a reader has."""
+    lines = block_of("docs/cpp.md", "text", number).replace("\\\n", " ").splitlines()
+    words = [shlex.split(line)[1:] for line in lines if line.startswith("cmake ")]
+    return [[places.get(word, word) for word in line] for line in words]
+
+
 def check_core(folder):
     """Installed as the document says, where nothing but a compiler is to be found."""
-    commands = [line.split(" ")[1:] for line in block_of("docs/cpp.md", "text").splitlines()]
     places = {"build/package": folder / "core-build", ".": ROOT, "~/isochron": folder / "core"}
     without = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("Torch", "MPI", "ZLIB", "tomlplusplus", "CLI11")]
-    for number, words in enumerate(commands):
+    for number, words in enumerate(commands_of(0, places)):
         fast = ["-G", "Ninja", "-DISOCHRON_UNITY=ON", *without] if number == 0 else []
-        run("cmake", *(places.get(word, word) for word in words), *fast)
+        run("cmake", *words, *fast)
     project = folder / "with_core"
     project.mkdir()
     text = block_of("docs/cpp.md", "cmake").replace("data engine", "core sim")
@@ -79,6 +91,37 @@ def check_core(folder):
     configure(project, f"CMAKE_PREFIX_PATH={folder / 'core'}", *(one.removeprefix("-D") for one in without))
     run("cmake", "--build", project / "build")
     run(project / "build" / "trainer")
+
+    (project / "CMakeLists.txt").write_text(block_of("docs/cpp.md", "cmake"))
+    said = " ".join(configure(project, f"CMAKE_PREFIX_PATH={folder / 'core'}", fails=True).split())
+    assert "no component 'engine' in this package; permitted: core, sim, plan" in said, said
+    assert "plan, " not in said, said
+
+
+def check_engine_places(options, folder):
+    """What the document says for the engine is enough where no environment of ours lies beside the sources. It is not
+    built again: check_installed takes the same from the build folder."""
+    places = {"build/package": folder / "engine-build", ".": ROOT,
+              "Torch_DIR=$torch/Torch": f"Torch_DIR={torch_of(options)}/Torch",
+              "MPI_CXX_COMPILER=mpicxx": f"MPI_CXX_COMPILER={options.venv}/bin/mpicxx"}  # fmt: skip
+    words, *_ = commands_of(1, places)
+    run("cmake", *words, "-G", "Ninja", f"-DISOCHRON_VENV={folder / 'none'}")
+
+
+def check_engine_inside(options, folder):
+    """As a part of a project that links the engine. Its own sources are compiled against it; all of it would take
+    minutes more, since no other build has these flags."""
+    project = folder / "engine_inside"
+    project.mkdir()
+    (project / "isochron").symlink_to(ROOT)
+    package = re.compile(r"find_package\(isochron.*\)")
+    text = package.sub("add_subdirectory(isochron EXCLUDE_FROM_ALL)", block_of("docs/cpp.md", "cmake"))
+    (project / "CMakeLists.txt").write_text(text + OWN_SETTINGS)
+    (project / "trainer.cc").write_text(block_of("README.md", "cpp"))
+    configure(project, "ISOCHRON_ENGINE=ON", f"ISOCHRON_VENV={folder / 'none'}", f"Torch_DIR={torch_of(options)}/Torch",
+              f"MPI_CXX_COMPILER={options.venv}/bin/mpicxx")  # fmt: skip
+    check_flags(project, "trainer.cc")
+    run("cmake", "--build", project / "build", "--target", "CMakeFiles/trainer.dir/trainer.cc.o")
 
 
 def tagged_clone(folder):
@@ -118,6 +161,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         check_installed(options, pathlib.Path(folder))
         check_core(pathlib.Path(folder))
+        check_engine_places(options, pathlib.Path(folder))
+        check_engine_inside(options, pathlib.Path(folder))
         check_inside(pathlib.Path(folder), "inside")
         check_inside(pathlib.Path(folder), "fetched")
 

@@ -25,13 +25,17 @@ def needs(name):
 
 
 def read(name):
-    return needs("yaml").safe_load((FOLDER / name).read_text())
+    """The file's documents: what starts the job comes last."""
+    return list(needs("yaml").safe_load_all((FOLDER / name).read_text()))
+
+
+def check_kubernetes(manifest):
+    """In the schema of Kubernetes, which permits no field that it does not know."""
+    needs("kubernetes_validate").validate(manifest, "1.34", strict=True)
 
 
 def check_pods(job):
-    """Job and pods in the schema of Kubernetes, which permits no field that it does not know."""
-    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": job}
-    needs("kubernetes_validate").validate(manifest, "1.34", strict=True)
+    check_kubernetes({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": job})
 
 
 def check_jobset(manifest):
@@ -69,7 +73,9 @@ def check_pytorch_job(manifest):
 
 @pytest.mark.parametrize(("name", "check"), [("jobset.yaml", check_jobset), ("pytorchjob.yaml", check_pytorch_job)])
 def test_a_manifest_is_what_its_schema_permits(name, check):
-    manifest = read(name)
+    claim, manifest = read(name)
+    check_kubernetes(claim)
+    assert claim["metadata"]["name"] == "saved"
     check(manifest)
     for wrong in ('"command"', '"replicas"', '"backoffLimit"', '"restartPolicy"'):
         text = json.dumps(manifest)
@@ -79,9 +85,10 @@ def test_a_manifest_is_what_its_schema_permits(name, check):
             check(json.loads(text.replace(wrong, wrong[:-1] + 's"')))
 
 
-def check_one_job(folder, commands, variables):
-    """What pods or machines would start, as processes of this host: (command, its variables) by rank."""
-    (folder / "train.py").write_text(SCRIPT)
+def run_as_processes(folder, script, commands, variables):
+    """What pods or machines would start, as processes of this host: (command, its variables) by rank. Returns what each
+    of them wrote."""
+    (folder / "train.py").write_text(script)
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     here = {**variables, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PACKAGE), "PATH": path}
     processes = [subprocess.Popen(command, cwd=folder, env={**os.environ, **given, **here}, text=True,
@@ -93,23 +100,53 @@ def check_one_job(folder, commands, variables):
         for process in processes:
             process.kill()
     for rank, (output, errors) in enumerate(outputs):
-        assert f"rank {rank} of {len(commands)} " in output and output.rstrip().endswith("True"), output + errors
+        assert f"rank {rank} of {len(commands)} " in output, output + errors
+    return [output.rstrip() for output, _ in outputs]
 
 
-def test_the_pods_of_the_jobset_make_one_job(tmp_path):
-    commands = []
-    for job in read("jobset.yaml")["spec"]["replicatedJobs"]:
-        (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
-        given = {entry["name"]: entry["value"] for entry in container["env"]}
-        assert given["MASTER_ADDR"] == "train-old-0-0.train"
+def in_pod(folder, pod, variables):
+    """The command of a pod's container and its variables; what it mounts at /saved is folder/saved here."""
+    (container,) = pod["containers"]
+    claims = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in pod.get("volumes", [])}
+    mounts = {mount["mountPath"]: claims[mount["name"]] for mount in container.get("volumeMounts", [])}
+    place = folder / "saved" if mounts == {"/saved": "saved"} else folder / "unmounted"
+    command = [word.replace("/saved/", f"{place}/") for word in container["command"]]
+    return command, {**{entry["name"]: entry["value"] for entry in container["env"]}, **variables}
+
+
+def pods_of_the_jobset(folder):
+    for job in read("jobset.yaml")[-1]["spec"]["replicatedJobs"]:
+        pod = job["template"]["spec"]["template"]["spec"]
         for index in range(job["template"]["spec"]["completions"]):
-            commands.append((container["command"], {**given, "JOB_COMPLETION_INDEX": str(index)}))
-    check_one_job(tmp_path, commands, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0])})
+            command, variables = in_pod(folder, pod, {"JOB_COMPLETION_INDEX": str(index)})
+            assert variables["MASTER_ADDR"] == "train-new-0-0.train"
+            yield command, variables
+
+
+def pods_of_the_pytorch_job(folder):
+    """With what the training operator tells them: the master is rank 0."""
+    replicas = read("pytorchjob.yaml")[-1]["spec"]["pytorchReplicaSpecs"]
+    kinds = [kind for kind in ("Master", "Worker") for _ in range(replicas[kind]["replicas"])]
+    pods = [replicas[kind]["template"]["spec"] for kind in kinds]
+    for rank, pod in enumerate(pods):
+        yield in_pod(folder, pod, {"RANK": str(rank), "WORLD_SIZE": str(len(pods))})
+
+
+@pytest.mark.parametrize("pods", [pods_of_the_jobset, pods_of_the_pytorch_job])
+def test_the_pods_of_a_manifest_make_one_job_that_goes_on_when_started_again(pods, tmp_path):
+    (tmp_path / "saved").mkdir()
+    script = (FOLDER / "train.py").read_text()
+    for text, steps in ((script.replace("epochs(4)", "epochs(2)"), "0 to 40"), (script, "40 to 80")):
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0])}
+        for output in run_as_processes(tmp_path, text, list(pods(tmp_path)), address):
+            assert output.endswith(f"from step {steps}"), output
 
 
 def test_the_machines_of_skypilot_make_one_job(tmp_path):
-    task = read("sky.yaml")
+    (task,) = read("sky.yaml")
     (secret,) = task["secrets"]
     command = ["sh", "-c", task["run"].replace(":29400", f":{free_ports(1)[0]}")]
     ranks = [(command, {"SKYPILOT_NODE_RANK": str(rank)}) for rank in range(task["num_nodes"])]
-    check_one_job(tmp_path, ranks, {"SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1", secret: "0123456789abcdef" * 2})
+    variables = {"SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1", secret: "0123456789abcdef" * 2}
+    for output in run_as_processes(tmp_path, SCRIPT, ranks, variables):
+        assert output.endswith("True"), output

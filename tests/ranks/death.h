@@ -8,10 +8,14 @@
 
 namespace isochron::testing {
 
-inline void die_on_purpose() {
+inline void expect_death() {
   if (const char* const mark = std::getenv("TEST_PREMATURE_EXIT_FILE")) {
     unlink(mark);
   }
+}
+
+inline void die_on_purpose() {
+  expect_death();
   std::raise(SIGKILL);
 }
 

@@ -95,6 +95,26 @@ TEST_F(TrainProgramTest, LeavesNothingBehindAlone) {
   EXPECT_TRUE(fs::is_empty(folder_ / "temporary"));
 }
 
+// It is killed in the moment in which MPI starts, and can remove nothing.
+TEST_F(TrainProgramTest, WhatALoneWorkerLeavesThatIsKilledIsRemovedByTheNextLaunch) {
+  write(
+      "script",
+      "mkdir temporary; export TMPDIR=$PWD/temporary OMP_NUM_THREADS=1\n"
+      "until ls -d temporary/isochron-mpi-*; do\n"  // it may have got through
+      "  '" ISOCHRON_PROGRAM "' " +
+          kSmall +
+          "--epochs 1 & victim=$!\n"
+          "  while kill -0 $victim && ! ls -d temporary/isochron-mpi-*; do :; done\n"
+          "  kill -9 $victim; wait $victim\n"
+          "done 2>/dev/null\n"
+          "'" ISOCHRON_PROGRAM "' launch --quiet -n 1 -- ls $TMPDIR >left\n");
+  const Outcome outcome = limited("bash script");
+  EXPECT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, HasSubstr("isochron-mpi-"));
+  EXPECT_THAT(content(folder_ / "left"), testing::Not(HasSubstr("isochron-mpi-")));
+  EXPECT_TRUE(fs::is_empty(folder_ / "temporary"));
+}
+
 TEST_F(TrainProgramTest, ServesItsLivePage) {
   write(
       "script",

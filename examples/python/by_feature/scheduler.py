@@ -1,4 +1,5 @@
-"""A learning-rate schedule: given to prepare it is saved with the job. Count steps of the global batch, as always."""
+"""A learning-rate schedule: given to prepare it is saved with the job. It counts steps of the global batch, as always,
+and not those that have to be repeated, for which backward returns False."""
 
 import torch
 from torch import nn
@@ -19,9 +20,9 @@ model, optimizer, schedule = job.prepare(model, optimizer, schedule)
 for _ in job.epochs(3):
     for inputs, target in loader:
         loss = nn.functional.cross_entropy(model(inputs), target)
-        job.backward(loss)
-        optimizer.step()
+        if job.backward(loss):
+            optimizer.step()
+            schedule.step()
         optimizer.zero_grad()
-        schedule.step()
 print(f"loss {loss.item():.3f}, learning rate {schedule.get_last_lr()[0]:.4f} after {job.step} steps")
 job.close()

@@ -399,7 +399,7 @@ void Job::Async::average_statistics(std::int64_t samples) {
 }
 
 PushCounts Job::Async::push_counts() const {
-  const server::Session::Counts counts = session_ ? session_->counts() : server::Session::Counts{};
+  const server::UpdateCounts counts = session_ ? session_->counts() : server::UpdateCounts{};
   return {.sent = counts.sent, .applied = counts.applied};
 }
 

@@ -7,6 +7,7 @@
 #include "isochron/comm/backoff.h"
 #include "isochron/comm/mpi_call.h"
 #include "isochron/comm/ulfm.h"
+#include "isochron/comm/watchdog.h"
 
 namespace isochron {
 namespace {
@@ -14,8 +15,16 @@ namespace {
 using Clock = server::Link::Clock;
 
 constexpr auto kLongestDrain = std::chrono::seconds(2);
+// What a call may take, beyond twice the time-out, as that of the thread that drives MPI.
+constexpr auto kTimeBeyond = std::chrono::seconds(15);
 
-MPI_Comm duplicate(MPI_Comm members) {
+// Around what is asked of MPI, which may never return.
+WatchedThread watched(std::chrono::milliseconds timeout) {
+  return {"a link between asynchronous workers", 2 * timeout + kTimeBeyond};
+}
+
+MPI_Comm duplicate(MPI_Comm members, std::chrono::milliseconds timeout) {
+  const WatchedThread watch = watched(timeout);
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(members, &copy), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
@@ -64,12 +73,13 @@ MpiLink::MpiLink(MPI_Comm members, std::vector<Peer> peers, std::chrono::millise
           }(),
           std::move(peers),
           timeout),
-      requests_(duplicate(members)),
-      expected_(duplicate(members)) {
+      requests_(duplicate(members, timeout)),
+      expected_(duplicate(members, timeout)) {
 }
 
 // One that failed is not freed: a message on it may still come, and Open MPI 5.0.11 would look for it in vain.
 MpiLink::~MpiLink() {
+  const WatchedThread watch = watched(timeout());
   const auto deadline = Clock::now() + kLongestDrain;
   for (Told& told : told_) {
     bring_to_end(told.request, deadline);
@@ -85,6 +95,7 @@ MPI_Comm MpiLink::comm_of(int tag) const {
 }
 
 void MpiLink::tell(int rank, int tag, std::string message) {
+  const WatchedThread watch = watched(timeout());
   const std::lock_guard lock(mutex_);
   std::erase_if(told_, [](Told& told) { return has_ended(told.request); });
   Told& told = told_.emplace_back(Told{.message = std::move(message)});
@@ -93,6 +104,7 @@ void MpiLink::tell(int rank, int tag, std::string message) {
 }
 
 std::shared_ptr<server::Transfer> MpiLink::send(int rank, int tag, server::Bytes bytes) {
+  const WatchedThread watch = watched(timeout());
   auto transfer = std::make_shared<Posted>(rank);
   const int size = static_cast<int>(bytes.size());
   check_mpi(MPI_Isend(bytes.data(), size, MPI_BYTE, rank, tag, comm_of(tag), &transfer->request), "MPI_Isend");
@@ -100,6 +112,7 @@ std::shared_ptr<server::Transfer> MpiLink::send(int rank, int tag, server::Bytes
 }
 
 std::shared_ptr<server::Transfer> MpiLink::receive(int rank, int tag, server::Space place) {
+  const WatchedThread watch = watched(timeout());
   auto transfer = std::make_shared<Posted>(rank);
   const int size = static_cast<int>(place.size());
   check_mpi(MPI_Irecv(place.data(), size, MPI_BYTE, rank, tag, comm_of(tag), &transfer->request), "MPI_Irecv");
@@ -107,10 +120,12 @@ std::shared_ptr<server::Transfer> MpiLink::receive(int rank, int tag, server::Sp
 }
 
 bool MpiLink::ended(server::Transfer& transfer) {
+  const WatchedThread watch = watched(timeout());
   return has_ended(static_cast<Posted&>(transfer).request);
 }
 
 std::optional<server::Request> MpiLink::take_request() {
+  const WatchedThread watch = watched(timeout());
   int found = 0;
   MPI_Message message = MPI_MESSAGE_NULL;
   MPI_Status status;
@@ -122,6 +137,7 @@ std::optional<server::Request> MpiLink::take_request() {
 }
 
 std::optional<std::string> MpiLink::take_message(int rank) {
+  const WatchedThread watch = watched(timeout());
   int found = 0;
   MPI_Message message = MPI_MESSAGE_NULL;
   MPI_Status status;
@@ -130,12 +146,14 @@ std::optional<std::string> MpiLink::take_message(int rank) {
 }
 
 void MpiLink::fail(const Failure& /*why*/) {
+  const WatchedThread watch = watched(timeout());
   whole_ = false;
   revoke(requests_);
   revoke(expected_);
 }
 
 void MpiLink::drain(server::Transfers& transfers) {
+  const WatchedThread watch = watched(timeout());
   const auto deadline = Clock::now() + kLongestDrain;
   for (const auto& transfer : transfers) {
     bring_to_end(static_cast<Posted&>(*transfer).request, deadline);
