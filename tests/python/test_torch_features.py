@@ -111,6 +111,12 @@ def test_a_worker_of_an_emulated_cluster_publishes_its_step(alone, tmp_path):
     assert alone.run("clustered", path=str(tmp_path / "step")) == [("slow", 30, 2, 2)]  # steps 0, 1 and 2
 
 
+@pytest.mark.parametrize("options", [{}, {"last_batch": "drop"}, {"sync": "asp"}, {"sync": "local"}])
+def test_a_global_batch_above_the_dataset_is_refused(alone, options):
+    (words,) = alone.run("too_large", options=options)
+    assert words.startswith("global_batch is 7; permitted: up to 6,") or "at most the dataset's 6 samples" in words
+
+
 def test_a_job_starts_with_the_speeds_of_an_earlier_run(pair, tmp_path):
     from conftest import step
 
