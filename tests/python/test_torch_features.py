@@ -1,6 +1,7 @@
 """What people's loops need beside the plain case, each against what one process computes."""
 
 import json
+import socket
 
 import pytest
 
@@ -121,7 +122,8 @@ def test_a_job_starts_with_the_speeds_of_an_earlier_run(pair, tmp_path):
     from conftest import step
 
     path = tmp_path / "run.jsonl"
-    members = [{"id": 0, "name": "worker-0", "kind": "cpu"}, {"id": 1, "name": "worker-1", "kind": "cpu"}]
+    host = socket.gethostname().partition(".")[0]
+    members = [{"id": rank, "name": f"{host}-{rank}", "kind": "cpu"} for rank in range(2)]
     header = {"type": "run", "schema": 1, "program": "torch", "version": "0", "policy": "isochron", "cluster": "",
               "global_batch": 40, "seed": 0, "workers": members}  # fmt: skip
     lines = [header, *(step(number, [20, 20], [0.1, 0.3]) for number in range(5))]  # 200 and 67 samples a second
