@@ -67,7 +67,7 @@ function runCell(run, number) {
 }
 
 function showRuns() {
-  const head = [["run", "word"], ["samples/s"], ["x equal shares"], ["balance"], ["utilization"], ["p50"], ["p99"],
+  const head = [["run", "word"], ["samples/s"], ["x equal shares in the last 32 steps", "wrapped"], ["balance"], ["utilization"], ["p50"], ["p99"],
                 ["changes"], ["steps"], ["time"], ["loss"], ["accuracy"], ["policy", "word"]];
   const rows = state.runs.map((run, number) => {
     const s = run.summary;
@@ -82,8 +82,7 @@ function showRuns() {
   const run = currentRun();
   const facts = [run.cluster && `cluster ${run.cluster}`, run.model && `model ${run.model}`,
                  run.dataset && `dataset ${run.dataset}`, `global batch ${formatNumber(run.global_batch)}`,
-                 `seed ${run.seed}`, `isochron ${run.version} ${run.program}`,
-                 isNumber(run.summary.over_equal_shares) && "x equal shares: by the last 32 steps"];
+                 `seed ${run.seed}`, `isochron ${run.version} ${run.program}`];
   document.getElementById("about").textContent = facts.filter((fact) => fact).join(", ");
 }
 

@@ -184,7 +184,7 @@ void add_rate(Table& table, JobSettings& settings) {
 void add_worker(Table& table, JobSettings& settings) {
   table.begin("This worker");
   table.add(
-      text_option("name", settings.name, "NAME", "Its name, for people; empty: worker-K, on several hosts HOST-K"),
+      text_option("name", settings.name, "NAME", "Its name, for people; empty: HOST-K, its host and its place there"),
       kPython);
   table.add(
       text_option(

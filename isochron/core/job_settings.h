@@ -124,7 +124,7 @@ struct JobSettings {
   std::string transport = "tensorflow";  // isochron.tensorflow: tensorflow, sockets
 
   // What a worker says of itself.
-  std::string name;            // for people; empty: worker-K, on several hosts HOST-K
+  std::string name;            // for people; empty: HOST-K, its host and its place there
   std::string kind;            // workers of one kind share the shape of their time curve; empty: the device's type
   double weight = 0.0;         // nominal relative speed; 0: unknown
   std::int64_t min_batch = 1;  // 0 or more

@@ -30,7 +30,8 @@ struct Finding {
 /// What a cluster is emulated with: CPU quotas and links.
 [[nodiscard]] std::vector<Finding> check_limits();
 
-/// The python3 of this shell: its version, our package and the frameworks in it.
+/// The Python that runs `python -m isochron`, else the python3 beside this program, of the active environment or on the
+/// PATH: its version, our package and the frameworks in it.
 [[nodiscard]] std::vector<Finding> check_python();
 
 /// Cores, memory, clocks and GPUs; the datasets in `data`.

@@ -83,7 +83,7 @@ std::string bar(double share, std::size_t width, bool unicode) {
 
 std::string title(const RunView& view) {
   const RunHeader& header = view.header();
-  std::string text = "isochron " + header.program + ": " + header.policy;
+  std::string text = "isochron " + header.program + ": " + in_words(header.policy);
   if (!header.cluster.empty()) {
     text += " on " + header.cluster;
   }
@@ -91,7 +91,7 @@ std::string title(const RunView& view) {
     text += ", " + header.model + (header.dataset.empty() ? "" : " on " + header.dataset);
   }
   if (const double gain = view.summary().over_equal_shares; gain >= kWorthAWord) {
-    text += ", " + grouped(gain, 1) + " x equal shares";
+    text += ", of late " + grouped(gain, 1) + " x equal shares";
   }
   return printable(text);
 }

@@ -9,9 +9,15 @@
 namespace isochron::view {
 namespace {
 
+constexpr std::string_view kUniform = "uniform";
+
 bool runs_policy(const NamedRun& run, std::string_view policy) {
   const std::string& name = run.view->header().policy;
   return name == policy || name.starts_with(std::string(policy) + ":") || name.starts_with(std::string(policy) + "+");
+}
+
+std::string subject(const NamedRun& run) {
+  return in_words(run.name) + (run.name == kUniform ? " do " : " does ");
 }
 
 double speed(const NamedRun& run) {
@@ -30,8 +36,8 @@ std::string describe(const NamedRun& run) {
     return run.view->forecast();
   }
   const Summary summary = run.view->summary();
-  std::string text = run.name + " does " + grouped(summary.samples_per_second, 1) + " samples per second " +
-                     place(*run.view) + " over " + grouped(static_cast<double>(summary.steps), 0) + " steps";
+  std::string text = subject(run) + grouped(summary.samples_per_second, 1) + " samples per second " + place(*run.view) +
+                     " over " + grouped(static_cast<double>(summary.steps), 0) + " steps";
   if (!std::isnan(summary.balance)) {
     text += "; on average a worker waits " + grouped(100.0 * (1.0 - summary.balance), 0) +
             " % of a step for the slowest one";
@@ -43,6 +49,10 @@ std::string describe(const NamedRun& run) {
 }
 
 }  // namespace
+
+std::string in_words(const std::string& policy) {
+  return policy == kUniform ? "equal batches" : policy;
+}
 
 std::string gain_in_words(const Summary& summary) {
   if (summary.over_equal_shares >= kWorthAWord) {
@@ -65,16 +75,16 @@ std::string headline(const std::vector<NamedRun>& runs) {
   if (best == runs.end()) {
     best = std::ranges::max_element(runs, {}, speed);
   }
-  auto base = of_policy("uniform");
+  auto base = of_policy(kUniform);
   if (base == runs.end() || base == best) {
     base = std::ranges::min_element(runs, {}, speed);
   }
   if (base == best || !(speed(*base) > 0.0)) {
     return describe(*best);
   }
-  return best->name + " does " + grouped(speed(*best) / speed(*base), 2) + " times the samples per second of " +
-         base->name + " " + place(*best->view) + ": " + grouped(speed(*best), 1) + " instead of " +
-         grouped(speed(*base), 1) + ".";
+  return subject(*best) + grouped(speed(*best) / speed(*base), 2) + " times the samples per second of " +
+         in_words(base->name) + " " + place(*best->view) + ": " + grouped(speed(*best), 1) + " instead of " +
+         grouped(speed(*base), 1) + " over the whole run.";
 }
 
 std::string grouped(double value, int digits) {

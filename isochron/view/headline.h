@@ -17,6 +17,9 @@ struct NamedRun {
 /// what a watch has foretold, or its speed, how long workers wait and what its shares gain.
 [[nodiscard]] std::string headline(const std::vector<NamedRun>& runs);
 
+/// What people call what a policy does: "equal batches" for `uniform`, and its name for any other.
+[[nodiscard]] std::string in_words(const std::string& policy);
+
 /// A gain below this is not worth a word.
 inline constexpr double kWorthAWord = 1.05;
 

@@ -19,6 +19,7 @@ def main() -> int:
         print("isochron: the program is not installed; permitted: the package's wheel, or a tree after `make`",
               file=sys.stderr)  # fmt: skip
         return 1
+    os.environ["ISOCHRON_INTERPRETER"] = sys.executable or ""  # `doctor` looks at it
     os.execv(path, ["isochron", *sys.argv[1:]])
 
 

@@ -35,7 +35,7 @@ class JobKeywords(TypedDict, total=False):
     warmup_steps: int
     """Steps in which the rate rises to its value."""
     name: str
-    """Its name, for people; empty: worker-K, on several hosts HOST-K."""
+    """Its name, for people; empty: HOST-K, its host and its place there."""
     kind: str
     """Workers of one kind share the shape of their time curve; empty: the device's."""
     weight: float

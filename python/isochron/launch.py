@@ -25,7 +25,8 @@ from datetime import timedelta
 from types import FrameType
 from typing import Protocol
 
-from isochron import door, job_key
+from isochron import door, job_key, watch
+from isochron.arguments import Parser
 from isochron.errors import Error
 from isochron.processes import state_of
 from isochron.served import reach
@@ -69,7 +70,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m isochron.launch", description=__doc__.splitlines()[0])
+    parser = Parser(prog="python -m isochron.launch", description=__doc__.splitlines()[0])
     parser.add_argument("-n", "--workers", type=counts_of, default=[1], metavar="N[,N…]",
                         help="workers of each host (1)")  # fmt: skip
     parser.add_argument("--node", type=int, default=0, metavar="I", help="which of the hosts this is, from 0 (0)")
@@ -82,11 +83,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
                         help="until workers must end that were asked to, or are all stopped (300)")  # fmt: skip
     parser.add_argument("--watch", action="store_true",
                         help="a script that knows nothing of Isochron: say what it would gain")  # fmt: skip
+    watch.add_options(parser)
     parser.add_argument("script", help="a Python program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
     options = parser.parse_args(arguments)
     if not 0 <= options.node < len(options.workers):
         parser.error(f"--node is {options.node}; permitted: 0 to {len(options.workers) - 1}")
+    if (watched := watch.given_options(options)) and not options.watch:
+        parser.error(f"{watched[0]} is given without --watch; permitted: with it")
     if len(options.workers) > 1 and options.master[1] == 0:
         parser.error("--master is not given; permitted with several hosts: HOST:PORT of the first")
     try:
@@ -140,7 +144,9 @@ class Launcher:
         if self._hosts == 1:
             variables.setdefault("GLOO_SOCKET_IFNAME", "lo")
         command = [sys.executable, "-ISc", WITH_PARENT, str(os.getpid()), sys.executable]
-        command += ["-m", "isochron.watch", options.script] if options.watch else [options.script]
+        if options.watch:
+            command += ["-m", "isochron.watch", *watch.given_options(options)]
+        command.append(options.script)
         self.workers = {
             self._first + local: subprocess.Popen(
                 [*command, *options.arguments],

@@ -20,7 +20,7 @@ def trouble_of_writing(path: str | os.PathLike[str]) -> str:
         with open(there, "ab"):
             pass
         if not existed:
-            there.unlink()
+            there.unlink(missing_ok=True)  # another worker may have tried the same at the same time
     except OSError as error:
         return error.strerror or str(error)
     return ""

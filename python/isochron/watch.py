@@ -17,12 +17,46 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from isochron.arguments import Parser
+from isochron.log_files import trouble_of_writing
+
+LOG = "isochron-watch.jsonl"
+STEPS = 30
+FEWEST = 8  # steps that say something
+
+
+def steps_of(text: str) -> int:
+    if not text.isdecimal() or int(text) < FEWEST:
+        raise argparse.ArgumentTypeError(f"'{text}'; permitted: {FEWEST} or more")
+    return int(text)
+
+
+def file_of(text: str) -> str:
+    if trouble := trouble_of_writing(text):
+        raise argparse.ArgumentTypeError(f"'{text}'; permitted: a file that can be written ({trouble})")
+    return text
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those of the watch; isochron.launch has them, too."""
+    parser.add_argument("--watch-log", type=file_of, metavar="FILE", help=f"the watch's run log ({LOG})")
+    parser.add_argument("--watch-steps", type=steps_of, metavar="N", help=f"that are watched ({STEPS})")
+    parser.add_argument("--no-probe", action="store_true", help="the watch computes nothing that the script would not")
+
+
+def given_options(options: argparse.Namespace) -> list[str]:
+    """As they were typed."""
+    words = []
+    if options.watch_log is not None:
+        words += ["--watch-log", options.watch_log]
+    if options.watch_steps is not None:
+        words += ["--watch-steps", str(options.watch_steps)]
+    return words + ["--no-probe"] * options.no_probe
+
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m isochron.watch", description=__doc__.splitlines()[0])
-    parser.add_argument("--watch-log", default="isochron-watch.jsonl", metavar="FILE", help="the run log (%(default)s)")
-    parser.add_argument("--steps", type=int, default=30, metavar="N", help="that are watched (%(default)s)")
-    parser.add_argument("--no-probe", action="store_true", help="compute nothing more than the script does")
+    parser = Parser(prog="python -m isochron.watch", description=__doc__.splitlines()[0])
+    add_options(parser)
     parser.add_argument("script", help="a Python program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
     options = parser.parse_args(arguments)
@@ -64,7 +98,8 @@ def watch_first_optimizer(**options: Any) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
-    watch_first_optimizer(log=options.watch_log, steps=options.steps, probe=not options.no_probe)
+    log, steps = options.watch_log or LOG, options.watch_steps or STEPS
+    watch_first_optimizer(log=log, steps=steps, probe=not options.no_probe)
     sys.argv = [options.script, *options.arguments]
     sys.path[0] = str(Path(options.script).resolve().parent)
     runpy.run_path(options.script, run_name="__main__")

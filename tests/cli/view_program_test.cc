@@ -50,7 +50,7 @@ TEST_F(ViewProgramTest, ReportsSeveralRunsInOneFile) {
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_THAT(
       outcome.output,
-      AllOf(HasSubstr("isochron does "), HasSubstr(" of uniform on dynamic"), HasSubstr("wrote out.html")));
+      AllOf(HasSubstr("isochron does "), HasSubstr(" of equal batches on dynamic"), HasSubstr("wrote out.html")));
   const std::string html = content(folder_ / "out.html");
   EXPECT_THAT(
       html,

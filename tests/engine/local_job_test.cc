@@ -28,6 +28,7 @@
 namespace isochron {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -445,7 +446,7 @@ TEST(LocalJobTest, ARoundThatIsNotFiniteIsLeftOutOrEndsTheJob) {
       EXPECT_THAT(
           run,
           ThrowsMessage<NonFiniteError>(::testing::AllOf(
-              HasSubstr("step 1: the gradient is not finite on worker-1 (rank 1"),
+              ContainsRegex("step 1: the gradient is not finite on [^ ]+-1 [(]rank 1"),
               HasSubstr("model and optimizer are as before the round"))));
       EXPECT_EQ(distance(flat(model), before[1]), 0.0);
       continue;

@@ -120,7 +120,7 @@ def check_torch(cell, answers, victim, course):
     elif expected == "named":
         assert any(victim in answer["ranks"] for answer in survivors), answers
     else:
-        assert len(survivors) == 3 and all(f"worker-{victim} (rank {victim}" in answer["words"] for answer in survivors)
+        assert len(survivors) == 3 and all(f"-{victim} (rank {victim}" in answer["words"] for answer in survivors)
 
 
 def check_models(cell, survivors, course):

@@ -1,6 +1,7 @@
 """What people's loops need beside the plain case, each against what one process computes."""
 
 import json
+import socket
 
 import pytest
 
@@ -111,11 +112,18 @@ def test_a_worker_of_an_emulated_cluster_publishes_its_step(alone, tmp_path):
     assert alone.run("clustered", path=str(tmp_path / "step")) == [("slow", 30, 2, 2)]  # steps 0, 1 and 2
 
 
+@pytest.mark.parametrize("options", [{}, {"last_batch": "drop"}, {"sync": "asp"}, {"sync": "local"}])
+def test_a_global_batch_above_the_dataset_is_refused(alone, options):
+    (words,) = alone.run("too_large", options=options)
+    assert words.startswith("global_batch is 7; permitted: up to 6,") or "at most the dataset's 6 samples" in words
+
+
 def test_a_job_starts_with_the_speeds_of_an_earlier_run(pair, tmp_path):
     from conftest import step
 
     path = tmp_path / "run.jsonl"
-    members = [{"id": 0, "name": "worker-0", "kind": "cpu"}, {"id": 1, "name": "worker-1", "kind": "cpu"}]
+    host = socket.gethostname().partition(".")[0]
+    members = [{"id": rank, "name": f"{host}-{rank}", "kind": "cpu"} for rank in range(2)]
     header = {"type": "run", "schema": 1, "program": "torch", "version": "0", "policy": "isochron", "cluster": "",
               "global_batch": 40, "seed": 0, "workers": members}  # fmt: skip
     lines = [header, *(step(number, [20, 20], [0.1, 0.3]) for number in range(5))]  # 200 and 67 samples a second

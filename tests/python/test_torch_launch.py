@@ -329,11 +329,21 @@ def test_bad_usage_is_told_before_anything_is_started(capsys, monkeypatch):
         (["-n", "2,3", "x.py"], "--master is not given; permitted with several hosts: HOST:PORT of the first"),
         (["-n", "2,3", "--master", "a:1", "x.py"], "--key-file is not given; permitted with several hosts: a file"),
         (["--key-file", "/nowhere", "x.py"], "--key-file is '/nowhere'; permitted: a file that can be read"),
+        (["--wokers", "2", "x.py"], "unknown option '--wokers'; did you mean --workers?"),
+        (["--no-probe", "x.py"], "--no-probe is given without --watch; permitted: with it"),
     ):
         with pytest.raises(SystemExit) as ended:
             launch.main(words)
         assert ended.value.code == 2
         assert complaint in capsys.readouterr().err
+
+
+def test_a_watch_is_told_its_options(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["--watch-log", "seen.jsonl", "--watch-steps", "50", "--no-probe"]
+    options = launch.parse(["-n", "2", "--watch", *words, "x.py", "--watch-steps", "3"])
+    assert launch.watch.given_options(options) == words and options.arguments == ["--watch-steps", "3"]
+    assert launch.watch.given_options(launch.parse(["--watch", "x.py"])) == []
 
 
 def test_places_come_from_the_launchers_variables(alone):

@@ -1,16 +1,19 @@
 """Numbers that are not finite, and other things that the step protocol of core decides for PyTorch."""
 
 import json
+import socket
 
 import pytest
+
+HOST = socket.gethostname().partition(".")[0]
 
 
 @pytest.mark.parametrize(("numbers", "what"), [(None, "loss"), ("stop", "offset"), ("stop", "gradient")])
 def test_a_step_that_is_not_finite_stops_all_with_the_model_as_before(pair, tmp_path, numbers, what):
     for result in pair.run("not_finite", numbers=numbers, what=what, path=str(tmp_path / "job.pt")):
         assert result["kind"] == "NonFiniteError"
-        assert result["words"].startswith("step 2: the gradient is not finite on worker-1 (rank 1, loss ")
-        assert "worker-0" not in result["words"]
+        assert result["words"].startswith(f"step 2: the gradient is not finite on {HOST}-1 (rank 1, loss ")
+        assert f"{HOST}-0" not in result["words"]
         assert result["as_before"] and result["restored"]
         assert (result["step"], result["used"]) == (2, 24)  # the step does not count
 
@@ -28,7 +31,7 @@ def test_a_step_that_is_not_finite_is_left_out_everywhere(pair, tmp_path, what, 
         assert result["kind"] == "none" and result["finite"]
         assert (result["step"], result["used"]) == (5, 60)  # its samples count as used
         ((event, words),) = result["events"]
-        assert event == "numbers" and words.startswith("step ") and "worker-1 (rank 1" in words
+        assert event == "numbers" and words.startswith("step ") and f"{HOST}-1 (rank 1" in words
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["step"] for line in lines if line["type"] == "step"] == [0, 1, 2, 3, 4]
     assert [line["event"] for line in lines if line["type"] == "event"] == ["numbers"]
@@ -44,7 +47,7 @@ def test_numbers_can_be_ignored(pair):
 
 
 def test_where_the_job_does_not_see_the_optimizer_the_loss_tells_afterwards(pair):
-    assert pair.run("unprepared", numbers="stop") == ["step 0: the loss is not finite on worker-1 (rank 1)"] * 2
+    assert pair.run("unprepared", numbers="stop") == [f"step 0: the loss is not finite on {HOST}-1 (rank 1)"] * 2
     assert pair.run("unprepared", numbers="ignore") == ["nothing"] * 2
 
 

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import resource
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +16,12 @@ from torch import nn
 
 import isochron.torch as isochron
 from isochron import _core, read_run
+from isochron import watch as watch_command
 from isochron.torch.forecast import Forecast
 
 HERE = Path(__file__).parent
 LOOP = HERE / "watched_loop.py"
+HOST = socket.gethostname().partition(".")[0]
 
 
 def run_loop(folder, *arguments, watch=()):
@@ -37,7 +40,7 @@ def test_a_watched_loop_is_told_what_it_would_gain_and_trains_as_before(tmp_path
     # Equal shares of 16 take 640 ms. Of 32 samples 26 and 6 would take 260 and 240 ms: 2.5 times as fast, less what a
     # step costs beside. The loop ends before 30 steps, so that nothing was probed.
     watched = run_loop(tmp_path, "ddp", watch=["--watch"])
-    assert "worker-1 is the slowest of 2 workers" in watched.stderr
+    assert f"{HOST}-1 is the slowest of 2 workers" in watched.stderr
     gain = float(re.search(r"would be up to (\d\.\d) times as fast", watched.stderr)[1])
     assert 1.5 <= gain <= 2.6
     assert weights_of(watched.stdout) == weights_of(run_loop(tmp_path, "ddp").stdout) != []
@@ -69,8 +72,9 @@ def test_a_job_gains_what_was_foretold_and_says_so_itself(tmp_path):
 def test_other_wrappers_are_watched(tmp_path, kind):
     if kind == "accelerate":
         pytest.importorskip("accelerate")
-    result = run_loop(tmp_path, kind, watch=["--watch"])
-    assert re.search(r"worker-1 is the slowest .* would be up to \d\.\d times as fast", result.stderr), result.stderr
+    result = run_loop(tmp_path, kind, watch=["--watch", "--watch-log", "seen.jsonl", "--no-probe"])
+    assert (tmp_path / "seen.jsonl").exists() and not (tmp_path / "isochron-watch.jsonl").exists()
+    assert re.search(r"-1 is the slowest .* would be up to \d\.\d times as fast", result.stderr), result.stderr
 
 
 def test_a_script_without_a_wrapped_model_is_told_so(tmp_path):
@@ -122,6 +126,60 @@ def test_a_page_that_cannot_be_written_is_a_warning(tmp_path, caplog):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, most)
     assert "lines of the log are missing: " in caplog.text
+
+
+def test_the_page_is_drawn_by_the_program_where_there_is_one(tmp_path, monkeypatch, caplog, capsys):
+    from isochron.torch import forecast
+
+    tool = tmp_path / "isochron"
+    tool.write_text('#!/bin/sh\n[ "$1 $3" = "report -o" ] && cp "$2" "$4"\n')
+    tool.chmod(0o755)
+    monkeypatch.setattr(forecast, "program", lambda: tool)
+    model = nn.Linear(2, 1)
+    watch = isochron.watch(model, torch.optim.SGD(model.parameters(), lr=0.1), log=tmp_path / "seen.jsonl")
+    told = [said("slow", 0.4), said("fast", 0.1)]
+    watch._tell(told)
+    page = tmp_path / "seen.html"
+    assert watch.sentence.endswith(f"times as fast. The page: {page}") and page.exists()
+    assert watch.sentence in capsys.readouterr().err
+    # Without a program, or with one that cannot, the loop goes on and is told how to draw it.
+    tool.write_text("#!/bin/sh\necho 'isochron: no space left' >&2; exit 1\n")
+    watch._tell(told)
+    assert watch.sentence.endswith(f"The page: isochron report {tmp_path / 'seen.jsonl'}")
+    assert "no page: isochron: no space left" in caplog.text
+    monkeypatch.setattr(forecast, "program", lambda: None)
+    watch._tell(told)
+    assert watch.sentence.endswith(f"The page: isochron report {tmp_path / 'seen.jsonl'}")
+    watch.close()
+
+
+def test_the_program_draws_what_a_watch_has_written(tmp_path, monkeypatch):
+    from isochron.torch import forecast
+
+    tool = os.environ.get("ISOCHRON_PROGRAM")
+    if not tool:
+        pytest.skip("ISOCHRON_PROGRAM is not set")
+    monkeypatch.setattr(forecast, "program", lambda: Path(tool))
+    assert Forecast([said("slow", 0.4), said("fast", 0.1)]).write(tmp_path / "seen.jsonl")
+    page = forecast.draw(tmp_path / "seen.jsonl")
+    assert page == tmp_path / "seen.html" and "slow is the slowest of 2 workers" in page.read_text()
+
+
+def test_a_mistyped_option_is_told_which_is_near(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.py").write_text("")
+    for words, complaint in (
+        (["--watch-stesp", "20", "x.py"], "unknown option '--watch-stesp'; did you mean --watch-steps?"),
+        (["--steps=20", "x.py"], "unknown option '--steps=20'; did you mean --watch-steps?"),
+        (["--blue", "x.py"], "unknown option '--blue'; permitted: --help, --watch-log, --watch-steps, --no-probe"),
+        (["--watch-steps", "7", "x.py"], "--watch-steps: '7'; permitted: 8 or more"),
+        (["--watch-log", "none/x.jsonl", "x.py"], "'none/x.jsonl'; permitted: a file that can be written (No such"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            watch_command.parse(words)
+        assert ended.value.code == 2
+        assert complaint in capsys.readouterr().err
+    assert watch_command.parse(["x.py", "--watch-stesp"]).arguments == ["--watch-stesp"]  # the script's own
 
 
 def test_equal_workers_have_nothing_to_gain():

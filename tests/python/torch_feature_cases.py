@@ -462,6 +462,19 @@ def clustered(path):
         return worker.name, job.options.max_batch, worker.granularity, int.from_bytes(file.read(), "little")
 
 
+def too_large(options):
+    """What a job says to a dataset that has fewer samples than its global batch."""
+    job = isochron.Job(global_batch=7, **options)
+    model = small_model(torch.float32)
+    job.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    try:
+        next(iter(job.loader(Numbers(6))))
+    except ValueError as error:
+        return str(error)
+    finally:
+        job.close()
+
+
 def started_from(path):
     """The first split of a job that is told of an earlier run, or what it says against it."""
     try:

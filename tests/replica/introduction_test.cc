@@ -27,13 +27,13 @@ TEST(IntroductionTest, WorkersHaveTheirRanksAsIdsAndGetNames) {
   introductions[1].worker.name = "fast";
   const std::vector<Worker> workers = agree(introductions);
   EXPECT_EQ(workers[0].id, 0U);
-  EXPECT_EQ(workers[0].name, "worker-0");
+  EXPECT_EQ(workers[0].name, "node7-0");
   EXPECT_EQ(workers[0].max_batch, 8);
   EXPECT_EQ(workers[1].id, 1U);
   EXPECT_EQ(workers[1].name, "fast");
 }
 
-TEST(IntroductionTest, OnSeveralHostsNamesSayWhere) {
+TEST(IntroductionTest, NamesSayOnWhichHost) {
   std::vector<Introduction> introductions(4, introduction("uniform"));
   const auto set_hosts = [&](const std::vector<std::string>& hosts) {
     for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
@@ -48,6 +48,8 @@ TEST(IntroductionTest, OnSeveralHostsNamesSayWhere) {
     return all;
   };
   set_hosts({"node7.lab", "node7.lab", "node7.lab", "node7.lab"});
+  EXPECT_EQ(names(), (std::vector<std::string>{"node7-0", "node7-1", "node7-2", "node7-3"}));
+  set_hosts({"", "", "", ""});
   EXPECT_EQ(names(), (std::vector<std::string>{"worker-0", "worker-1", "worker-2", "worker-3"}));
   set_hosts({"node7.lab", "node8.lab", "node7.lab", "node8.lab"});
   introductions[3].worker.name = "fast";
@@ -78,7 +80,7 @@ TEST(IntroductionTest, WhatTheFirstWorkerReadOfAnEarlierRunHoldsForAll) {
   for (Introduction& one : introductions) {
     one.shared["start_from"] = "run.jsonl";
   }
-  introductions[0].former = {{"worker-0", 30.0}, {"worker-1", 10.0}};
+  introductions[0].former = {{"node7-0", 30.0}, {"node7-1", 10.0}};
   introductions[0] = Introduction::decode(introductions[0].encode());
   const std::vector<Worker> workers = agree(introductions);
   EXPECT_EQ(workers[0].former_speed, 30.0);

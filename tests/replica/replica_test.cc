@@ -53,6 +53,25 @@ TEST(ReplicaTest, TheLastStepOfAnEpochMayBeShort) {
   EXPECT_EQ(job[0].position(), 0);
 }
 
+TEST(ReplicaTest, AGlobalBatchAboveTheDatasetIsRefused) {
+  const auto refusal = [](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "nothing was refused";
+  };
+  const std::string words = "global_batch is 12; permitted: up to 11, the samples that there are";
+  Replica replica(uniform(12), {{}, {}}, 0);
+  EXPECT_EQ(refusal([&] { replica.open(11); }), words);
+  replica.open(12);
+  EXPECT_EQ(refusal([&] { (void)replica.change_data(11, {}); }), words);
+  Replica streaming(uniform(12), {{}, {}}, 0);
+  streaming.open_stream();  // whose length nobody knows
+  EXPECT_EQ(streaming.plan(3).step_size, 3);
+}
+
 TEST(LossWeightTest, AveragesToOneAndRefusesNonsense) {
   double sum = 0;
   for (const std::int64_t batch : {5, 9, 17, 33}) {

@@ -234,7 +234,7 @@ def not_finite(folder):
         bad = np.where(job.rank == job.size - 1, np.inf, x).astype("float32")
         run = partial(train_until, job, make_train(job, model, optimizer), (bad, y))
         if numbers == "stop":
-            raises(isochron.NonFiniteError, f"the gradient is not finite on worker-{job.size - 1}", run)
+            raises(isochron.NonFiniteError, f"-{job.size - 1} (rank {job.size - 1}", run)
         else:
             run()
             assert all(np.isfinite(values).all() for values in model.get_weights())

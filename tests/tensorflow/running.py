@@ -4,6 +4,7 @@ import math
 import os
 import re
 import signal
+import socket
 import time
 from functools import partial
 
@@ -16,6 +17,8 @@ import tensorflow as tf
 import isochron as isochron_runs
 import isochron.tensorflow as isochron
 from isochron.tensorflow import saving
+
+HOST = socket.gethostname().partition(".")[0]
 
 
 def make_job(**options):
@@ -430,7 +433,7 @@ def numbers(folder):
         bad = np.full_like(x, np.inf) if everybody or job.rank == last else x
         batch = next(iter(job.dataset((bad, y))))
         before = model.get_weights()
-        words = f"step 0: the gradient is not finite on worker-{0 if everybody else last} (rank"
+        words = f"step 0: the gradient is not finite on {HOST}-{0 if everybody else last} (rank"
         raises(isochron.NonFiniteError, words, partial(make_train(job, model, optimizer), *batch))
         check_same(before, model)
         assert job.ledger.used == 0 and job.step_number == 0
@@ -456,7 +459,7 @@ def hidden_numbers(folder):
 
     batch = next(iter(job.dataset(samples)))
     before = model.get_weights()
-    words = f"step 0: the gradient is not finite on worker-{last} (rank {last}, loss 1."
+    words = f"step 0: the gradient is not finite on {HOST}-{last} (rank {last}, loss 1."
     raises(isochron.NonFiniteError, words, lambda: train(*batch))
     check_same(before, model)
     job.close()

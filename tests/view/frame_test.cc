@@ -52,7 +52,13 @@ TEST(FrameTest, SaysWhatMattersIn80By24) {
 }
 
 TEST(FrameTest, SaysWhatTheSharesGain) {
-  EXPECT_EQ(frame(view_of(10), {})[0], "isochron train: isochron on pair, 1.2 x equal shares");
+  EXPECT_EQ(frame(view_of(10), {})[0], "isochron train: isochron on pair, of late 1.2 x equal shares");
+}
+
+TEST(FrameTest, CallsTheUniformPolicyEqualBatches) {
+  RunHeader header = header_of({"a", "b"});
+  header.policy = "uniform";
+  EXPECT_EQ(frame(RunView(header), {})[0], "isochron train: equal batches on pair");
 }
 
 TEST(FrameTest, SaysWhatPaddingWastes) {

@@ -22,7 +22,12 @@ TEST(HeadlineTest, ComparesIsochronWithUniform) {
   const RunView isochron = view_of_policy("isochron:price=0", 0.1);
   EXPECT_EQ(
       headline({{.name = "u", .view = &uniform}, {.name = "d", .view = &other}, {.name = "i", .view = &isochron}}),
-      "i does 5.00 times the samples per second of u on pair (2 workers): 1,000.0 instead of 200.0.");
+      "i does 5.00 times the samples per second of u on pair (2 workers): 1,000.0 instead of 200.0 over the whole "
+      "run.");
+  EXPECT_EQ(
+      headline({{.name = "uniform", .view = &uniform}, {.name = "isochron", .view = &isochron}}),
+      "isochron does 5.00 times the samples per second of equal batches on pair (2 workers): 1,000.0 instead of 200.0 "
+      "over the whole run.");
 }
 
 TEST(HeadlineTest, ComparesTheFastestWithTheSlowest) {
@@ -30,7 +35,14 @@ TEST(HeadlineTest, ComparesTheFastestWithTheSlowest) {
   const RunView fast = view_of_policy("lbb", 0.25);
   EXPECT_EQ(
       headline({{.name = "slow", .view = &slow}, {.name = "fast", .view = &fast}}),
-      "fast does 2.00 times the samples per second of slow on pair (2 workers): 400.0 instead of 200.0.");
+      "fast does 2.00 times the samples per second of slow on pair (2 workers): 400.0 instead of 200.0 over the whole "
+      "run.");
+  const RunView uniform = view_of_policy("uniform", 0.1);
+  EXPECT_EQ(
+      headline({{.name = "slow", .view = &slow}, {.name = "uniform", .view = &uniform}}),
+      "equal batches do 5.00 times the samples per second of slow on pair (2 workers): 1,000.0 instead of 200.0 over "
+      "the "
+      "whole run.");
 }
 
 TEST(HeadlineTest, DescribesOneRun) {
@@ -39,6 +51,11 @@ TEST(HeadlineTest, DescribesOneRun) {
       headline({{.name = "x", .view = &view}}),
       "x does 100.0 samples per second on pair (2 workers) over 10 steps; on average a worker waits 25 % of "
       "a step for the slowest one; in its last steps about 1.2 times as fast as with equal shares.");  // 1.25 s for 50
+  const RunView uniform = view_of_policy("uniform", 0.5);
+  EXPECT_EQ(
+      headline({{.name = "uniform", .view = &uniform}}),
+      "equal batches do 200.0 samples per second on pair (2 workers) over 1 steps; on average a worker waits 0 % of a "
+      "step for the slowest one.");
   const RunView empty(header_of({"a"}));
   EXPECT_EQ(
       headline({{.name = "x", .view = &empty}}), "x does unknown samples per second on pair (1 worker) over 0 steps.");

@@ -9,6 +9,25 @@ import time
 from browser import browser, check, parse_options, run, scratch, silent_page, window
 
 TOKEN = "a-token-for-testing"
+CLUSTER = """
+name = "workshop"
+[[worker]]
+name = "tower"
+cores = 8.0
+[[worker]]
+name = "laptop"
+cores = 4.0
+[[worker]]
+name = "old-server"
+cores = 2.0
+[[worker]]
+name = "spot"
+cores = 6.0
+[[change]]
+at_step = 60
+worker = "tower"
+cores = 4.0
+"""
 
 
 def serve(isochron, log, *options):
@@ -21,18 +40,29 @@ def serve(isochron, log, *options):
 
 
 def lines_of(isochron, folder):
-    run(isochron, "simulate", "--cluster", "dynamic", "--policy", "isochron", "--steps", 120, "--noise", 0.02,
+    (folder / "workshop.toml").write_text(CLUSTER)
+    run(isochron, "simulate", "--cluster", "workshop.toml", "--policy", "isochron", "--steps", 120, "--noise", 0.02,
         "--log", "whole.jsonl", folder=folder)  # fmt: skip
     return (folder / "whole.jsonl").read_text().splitlines(keepends=True)
 
 
+def gain(page):
+    """In the table of runs, beside the steps that it is of."""
+    titles = page.locator("#runs th").all_inner_texts()
+    place = titles.index("x equal shares in the last 32 steps")
+    return page.locator("#runs tbody tr").first.locator("td").nth(place).inner_text()
+
+
 def check_growth(page, log, rest):
     page.locator("#status", has_text="step 40").wait_for()
+    check(2.2 <= float(gain(page)) <= 2.6, f"20 cores against four times 2, and the gain is {gain(page)}")
     with log.open("a") as stream:
         stream.writelines(rest)
     page.locator("#status", has_text="step 120").wait_for()
     check(window(page) == [0, 119], f"the axis grows: {window(page)}")
     check("120" in page.locator("#runs tbody tr").first.inner_text(), "the table grows")
+    check(1.7 <= float(gain(page)) <= 2.1, f"16 cores against four times 2, and the gain is {gain(page)}")
+    check(f"about {gain(page)} times as fast" in page.inner_text("#headline"), page.inner_text("#headline"))
     check("over 120 steps" in page.inner_text("#headline"), page.inner_text("#headline"))
     events = page.locator("#notes tr", has_text="speed").count()
     check(events > 0, "the changes of speed are told")

@@ -51,7 +51,10 @@ def write_report(isochron, folder):
 
 def check_content(page):
     headline = page.inner_text("#headline")
-    check("times the samples per second of uniform on workshop (4 workers)" in headline, headline)
+    check("times the samples per second of equal batches on workshop (4 workers)" in headline, headline)
+    check(headline.endswith(" over the whole run."), headline)
+    head = page.locator("#runs thead").inner_text()
+    check("x equal shares in the last 32 steps" in head, head)
     check(page.locator("#runs tbody tr").count() == 2, "a row per run")
     workers = page.locator("#workers tbody tr").all_inner_texts()
     check(len(workers) == 4 and "old-server" in workers[2], workers)
@@ -205,6 +208,23 @@ def check_learning(page):
     check("of it within steps" in head and "10.0 %" in cells, "an eighth of 1 + a quarter")
 
 
+def write_once_evaluated_report(isochron, folder):
+    """Evaluated after the last step alone."""
+    lines = [line for line in trained_lines("isochron", 0.1) if line["type"] != "evaluation" or line["step"] == 10]
+    (folder / "once.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run(isochron, "report", "once.jsonl", "-o", "once.html", folder=folder)
+    return (folder / "once.html").as_uri()
+
+
+def check_single_evaluation(page):
+    """One value is in the table; a chart would be a dot in an empty grid."""
+    for figure in ("test-loss", "accuracy"):
+        check(not page.locator(f"#{figure}").is_visible(), f"{figure} shows one value")
+    row = page.locator("#runs tbody").inner_text()
+    check("90.0 %" in row, row)
+    check(page.locator("#loss").is_visible(), "the loss of ten steps is a line")
+
+
 def check_wide(page):
     """Charts stand side by side where there is room for it."""
     left, right = (page.locator(f"#{figure}").bounding_box() for figure in ("balance", "utilization"))
@@ -294,6 +314,8 @@ def main():
             check_fits(page)
         with silent_page(running, write_trained_report(options.isochron, folder), **desk) as page:
             check_learning(page)
+        with silent_page(running, write_once_evaluated_report(options.isochron, folder), **desk) as page:
+            check_single_evaluation(page)
         with silent_page(running, write_asynchronous_report(options.isochron, folder), **desk) as page:
             check_asynchronous(page)
         with silent_page(running, write_long_report(options.isochron, folder), **desk) as page:

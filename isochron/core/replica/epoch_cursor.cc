@@ -16,6 +16,11 @@ void DataPlace::exchange(StateExchange& state) {
 }
 
 EpochCursor::EpochCursor(const SamplerOptions& options) : EpochCursor(options, Sampler(options)) {
+  require(
+      options.global_batch <= options.dataset_size,
+      "global_batch",
+      options.global_batch,
+      "up to " + std::to_string(options.dataset_size) + ", the samples that there are");
 }
 
 EpochCursor EpochCursor::of_stream(const SamplerOptions& options) {

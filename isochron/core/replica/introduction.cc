@@ -52,8 +52,8 @@ std::string_view without_domain(std::string_view host) {
   return host.substr(0, host.find('.'));
 }
 
-/// Names for the ranks in order: node7-0, node7-1, node8-0; with domains if hosts of several have one name. Nothing if
-/// all are on one host.
+/// Names for the ranks in order: node7-0, node7-1, node8-0; with domains if hosts of several have one name. Nothing
+/// where the host is not known.
 std::vector<std::string> names_by_host(std::span<const Introduction> introductions) {
   std::set<std::string_view> hosts;
   std::set<std::string_view> short_hosts;
@@ -63,10 +63,11 @@ std::vector<std::string> names_by_host(std::span<const Introduction> introductio
   }
   std::vector<std::string> names(introductions.size());
   std::map<std::string_view, std::size_t> ranks;
-  for (std::size_t rank = 0; hosts.size() > 1 && rank < names.size(); ++rank) {
-    const std::string_view host = introductions[rank].host;
-    names[rank] = short_hosts.size() == hosts.size() ? without_domain(host) : host;
-    names[rank] += "-" + std::to_string(ranks[host]++);
+  for (std::size_t rank = 0; rank < names.size(); ++rank) {
+    if (const std::string_view host = introductions[rank].host; !host.empty()) {
+      names[rank] = short_hosts.size() == hosts.size() ? without_domain(host) : host;
+      names[rank] += "-" + std::to_string(ranks[host]++);
+    }
   }
   return names;
 }

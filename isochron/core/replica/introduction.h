@@ -31,8 +31,8 @@ struct Introduction {
   static Introduction decode(const std::string& text);
 };
 
-/// All workers by rank, which is their id; who has no name gets one: worker-0 and so on if all are on one host, else
-/// node7-0, of the host and the place among the ranks there. Throws std::invalid_argument naming option, rank
+/// All workers by rank, which is their id; who has no name gets one, of the host and the place among the ranks there:
+/// node7-0, or worker-0 where the host is not known. Throws std::invalid_argument naming option, rank
 /// and values if they do not share what they must, or what rank 0 could not read.
 std::vector<Worker> agree(std::span<const Introduction> introductions);
 

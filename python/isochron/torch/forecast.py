@@ -9,15 +9,19 @@ from __future__ import annotations
 import logging
 import math
 import statistics
+import subprocess
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from isochron import _core
+from isochron.__main__ import program
 from isochron.log_files import begin
 from isochron.summary import WORTH_A_WORD
 
 log = logging.getLogger("isochron")
+
+DRAWING_SECONDS = 60.0  # the loop waits for the page
 
 
 class Forecast:
@@ -87,3 +91,21 @@ class Forecast:
         page.write(_core.EventRecord(len(self.records), end, "forecast", self._workers[0].id, self.sentence))
         page.end()
         return True
+
+
+def draw(path: Path) -> Path | None:
+    """The page of a run log, beside it; None where there is no program that draws it, or it cannot be written."""
+    page, tool = path.with_suffix(".html"), program()
+    if tool is None:
+        return None
+    command = [str(word) for word in (tool, "report", path, "-o", page)]
+    try:
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                text=True, timeout=DRAWING_SECONDS)  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.warning("no page: %s", error)
+        return None
+    if result.returncode != 0:
+        log.warning("no page: %s", result.stderr.strip().partition("\n")[0] or f"{tool} ended with {result.returncode}")
+        return None
+    return page

@@ -33,16 +33,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from isochron.log_files import trouble_of_writing
 from isochron.torch import cluster, collectives, probe
-from isochron.torch.forecast import Forecast
+from isochron.torch.forecast import Forecast, draw
 from isochron.torch.options import JobOptions
 from isochron.torch.parallel import is_fsdp, is_fsdp1, time_fsdp
 from isochron.torch.probe import Forward
 from isochron.torch.stopwatch import Stopwatch, Waits
+from isochron.watch import FEWEST, LOG, STEPS
 
 log = logging.getLogger("isochron")
 
 WARM_UP = 3  # steps that are not counted: the first ones allocate, compile and order DDP's buckets
-FEWEST = 8  # steps that say something
 PATIENCE = timedelta(seconds=20)  # for the others, when the process ends
 
 _watchers = 0
@@ -52,16 +52,16 @@ def watch(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     *,
-    log: str | os.PathLike[str] = "isochron-watch.jsonl",
-    steps: int = 30,
+    log: str | os.PathLike[str] = LOG,
+    steps: int = STEPS,
     probe: bool = True,
 ) -> Watch:
     """Watches the next `steps` steps of a stock loop; every worker calls it, after DDP or fully_shard.
 
-    `log` is the run log that the first worker writes, for `isochron report`. With `probe`, the last watched batch and a
-    quarter of it are computed a few times more, on every worker by itself, to see which part of a step does not depend
-    on its batch; weights, gradients, buffers and random numbers stay as they are. Raises ValueError for a model that
-    cannot be watched.
+    `log` is the run log that the first worker writes, and beside it the page of `isochron report`. With `probe`, the
+    last watched batch and a quarter of it are computed a few times more, on every worker by itself, to see which part
+    of a step does not depend on its batch; weights, gradients, buffers and random numbers stay as they are. Raises
+    ValueError for a model that cannot be watched.
     """
     return Watch(model, optimizer, log=log, steps=steps, probe=probe)
 
@@ -252,7 +252,7 @@ class Watch:
         forecast = Forecast(told)
         self.gain, self.sentence = forecast.gain, forecast.sentence
         if forecast.records and forecast.write(self._path):
-            self.sentence += f" The page: isochron report {self._path}"
+            self.sentence += f" The page: {draw(self._path) or f'isochron report {self._path}'}"
         print(f"isochron: {self.sentence}", file=sys.stderr, flush=True)
 
     def _finish(self) -> None:
