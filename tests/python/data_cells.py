@@ -5,10 +5,10 @@ import random
 
 import torch
 from torch import nn
-from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler
+from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset, WeightedRandomSampler
 
 import isochron.torch as isochron
-from loop_cells import SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, sgd
+from loop_cells import BATCH, SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, sgd
 
 
 @cell("torch", "data", "random augmentation")
@@ -34,6 +34,13 @@ def collated(run):
 @cell("torch", "data", "DataLoader")
 def data_loader(run):
     plain(run, dataset=DataLoader(Points(), batch_size=8, shuffle=True, collate_fn=as_batch, num_workers=1))
+
+
+@cell("torch", "data", "DataLoader with a part of the samples", once="a sampler's draws")
+def data_loader_of_a_part(run):
+    points = Points()
+    plain(run, dataset=DataLoader(points, batch_size=8, sampler=RandomSampler(points, num_samples=SIZE - 2 * BATCH)))
+    assert run.jobs[-1].step == STEPS - 2
 
 
 @cell("torch", "data", "WeightedRandomSampler", once="a sampler's draws")

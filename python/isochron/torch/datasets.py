@@ -54,9 +54,6 @@ def take_over(loader: DataLoader[Any], drops_last: bool) -> tuple[Any, dict[str,
     """Takes over a DataLoader: dataset, and what loader() would be told. Batches and their order are the job's."""
     if loader.drop_last and not drops_last:
         raise ValueError("the DataLoader has drop_last=True; say last_batch='drop' to the Job, or leave it out")
-    plain = isinstance(loader.sampler, (RandomSampler, SequentialSampler)) and not getattr(
-        loader.sampler, "replacement", False
-    )
     if loader.batch_sampler is not None and type(loader.batch_sampler).__name__ != "BatchSampler":
         raise ValueError(
             f"the DataLoader's batch_sampler is a {type(loader.batch_sampler).__name__}; permitted: none, since the "
@@ -70,9 +67,18 @@ def take_over(loader: DataLoader[Any], drops_last: bool) -> tuple[Any, dict[str,
     }
     if loader.batch_size is not None and loader.collate_fn is not default_collate:
         told["collate_fn"] = loader.collate_fn
-    if not is_stream(loader.dataset) and not plain:
+    if not is_stream(loader.dataset) and not _takes_each_once(loader.sampler, loader.dataset):
         told["sampler"] = loader.sampler
     return loader.dataset, told
+
+
+def _takes_each_once(sampler: Any, dataset: Any) -> bool:
+    """An epoch of it is every sample of the dataset."""
+    return (
+        isinstance(sampler, (RandomSampler, SequentialSampler))
+        and not getattr(sampler, "replacement", False)
+        and len(sampler) == len(dataset)
+    )
 
 
 @dataclass
