@@ -5,7 +5,7 @@ import random
 
 import torch
 from torch import nn
-from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset, WeightedRandomSampler
+from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, RandomSampler, Subset, WeightedRandomSampler
 
 import isochron.torch as isochron
 from loop_cells import BATCH, SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, sgd
@@ -40,6 +40,13 @@ def data_loader(run):
 def data_loader_of_a_part(run):
     points = Points()
     plain(run, dataset=DataLoader(points, batch_size=8, sampler=RandomSampler(points, num_samples=SIZE - 2 * BATCH)))
+    assert run.jobs[-1].step == STEPS - 2
+
+
+@cell("torch", "data", "DataLoader with a BatchSampler", once="a sampler's draws")
+def data_loader_of_batches(run):
+    part = RandomSampler(range(SIZE - 2 * BATCH))
+    plain(run, dataset=DataLoader(Points(), batch_sampler=BatchSampler(part, 8, drop_last=False), collate_fn=as_batch))
     assert run.jobs[-1].step == STEPS - 2
 
 

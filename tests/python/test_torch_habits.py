@@ -159,6 +159,7 @@ def test_what_a_dataloader_would_be_told_is_answered(alone):
         "sampler": "sampler is a DistributedSampler; permitted: one for a single process",
         "DataLoader": "the DataLoader's batch_sampler is a Batches; permitted: none",
         "DataLoader's drop_last": "the DataLoader has drop_last=True; say last_batch='drop' to the Job",
+        "DataLoader of batches": "the DataLoader has batch_size=None, so that it hands on batches that its dataset has",
     }
     assert words.keys() == begins.keys()
     for name, begin in begins.items():

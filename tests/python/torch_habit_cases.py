@@ -254,6 +254,9 @@ def keywords():
     words["DataLoader"] = message_of(job.loader, batches)
     dropping = DataLoader(Points(487), batch_size=8, drop_last=True)
     words["DataLoader's drop_last"] = message_of(job.loader, dropping)
+    for kind in (Points, PointStream):
+        ready = message_of(job.loader, DataLoader(kind(), batch_size=None))
+        assert words.setdefault("DataLoader of batches", ready) == ready
     job.close()
     job = isochron.Job(global_batch=BATCH, last_batch="drop")
     assert len(job.loader(dropping)) == 487 // BATCH
