@@ -151,6 +151,43 @@ def lightning_manual(run):
     lightning_run(run, lightning_module(run, manual_step(run), manual=True))
 
 
+@cell("lightning", "two losses", "manual optimization of a root")
+def lightning_root(run):
+    """A root needs its own value for its backward pass; a graph that is kept goes through the first loss again."""
+
+    def step(module, x, y):
+        optimizer = module.optimizers()
+        loss = error(module.net, x, y).square().sqrt()
+        before = loss.item()
+        module.manual_backward(loss, retain_graph=True)
+        assert loss.item() == before
+        module.manual_backward(0.1 * loss)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    lightning_run(run, lightning_module(run, step, manual=True))
+
+
+def scaling_plugins():
+    """As precision="16-mixed" makes them on a GPU; doubles stay doubles."""
+    from lightning.pytorch.plugins import MixedPrecision
+
+    return [MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))]
+
+
+@cell("lightning", "accumulate", "GradScaler")
+def lightning_scaled(run):
+    options = {"accumulate_grad_batches": 2, "gradient_clip_val": 0.1, "plugins": scaling_plugins()}
+    lightning_run(run, lightning_module(run), batch=BATCH // 2, **options)
+    assert all(loss < 10.0 for loss in run.losses)
+
+
+@cell("lightning", "two losses", "manual optimization and GradScaler")
+def lightning_manual_scaled(run):
+    lightning_run(run, lightning_module(run, manual_step(run), manual=True), plugins=scaling_plugins())
+    assert all(loss < 10.0 for loss in run.losses)
+
+
 @cell("lightning", "two losses", "torch.compile")
 def lightning_manual_compiled(run):
     lightning_run(run, lightning_module(run, manual_step(run), manual=True, wrap=compiled))

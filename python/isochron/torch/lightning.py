@@ -22,7 +22,7 @@ MEANS = ("mean", "avg", torch.mean)  # by which Lightning may be told to reduce 
 
 
 class IsochronCallback(Callback):
-    """Weights every loss before backward and lets the job see the model. Means that a training step, or the end of a
+    """Weights the gradient of every loss and lets the job see the model. Means that a training step, or the end of a
     training epoch, logs with sync_dist=True, which Lightning averages over workers, are weighted, too, so that the
     average is over samples."""
 
@@ -30,6 +30,7 @@ class IsochronCallback(Callback):
         self.job = job
         self._prepared = False
         self._mine = self._everybodys = 0  # samples of the epoch so far
+        self._hook: Any = None  # of the loss whose backward pass is under way
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if not self._prepared:
@@ -66,10 +67,18 @@ class IsochronCallback(Callback):
             self._everybodys += sum(counts)
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: torch.Tensor) -> None:
+        """Weights the gradient instead of the loss, which its own backward pass may need, or the module behind it."""
         weight = self.job.weight
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        seen = loss.detach() if scaler is None else loss.detach() / scaler.scale(torch.ones_like(loss))
         if pl_module.automatic_optimization:  # which has divided the loss already
-            self.job.log_loss(loss * trainer.accumulate_grad_batches)
-        loss.mul_(weight)
+            seen = seen * trainer.accumulate_grad_batches
+        _ = seen * weight  # the job logs what its weight is multiplied with
+        factor = float(weight)
+        self._hook = loss.register_hook(lambda gradient: gradient * factor)
+
+    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
+        self._hook.remove()  # the graph may be kept for another pass
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         self.job.finish_step()
