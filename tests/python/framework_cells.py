@@ -312,9 +312,21 @@ class Entries(Points):
         return {"number": number, "x": x, "labels": y, "input_ids": [0] * (index % 7 + 1)}
 
 
+def as_columns(size=SIZE):
+    """The same as a dataset of Hugging Face's, with columns that the model does not know."""
+    from datasets import Dataset
+
+    entries = [Entries(size)[index] for index in range(size)]
+    columns = {name: [torch.as_tensor(entry[name]).tolist() for entry in entries] for name in entries[0]}
+    return Dataset.from_dict({**columns, "text": ["word"] * size, "length": [token_count(n) for n in range(size)]})
+
+
 def as_entries(samples):
-    return {name: torch.stack([torch.as_tensor(sample[name]) for sample in samples])
-            for name in ("number", "x", "labels")}  # fmt: skip
+    """Knows what the model knows, as collators that pad do."""
+    assert samples[0].keys() == {"number", "x", "labels"}
+    kinds = {"number": torch.int64, "x": torch.float64, "labels": torch.float64}
+    return {name: torch.stack([torch.as_tensor(sample[name], dtype=kind) for sample in samples])
+            for name, kind in kinds.items()}  # fmt: skip
 
 
 @torch.compiler.disable
@@ -350,7 +362,8 @@ class TokenRegressor(Regressor):
 
 
 def trainer_run(run, job=None, model=None, resume=None, evaluate=False, batch=BATCH, folder=None, loader=None,
-                **options):  # fmt: skip
+                columns=False, **options):  # fmt: skip
+    """With the defaults of TrainingArguments unused columns are removed."""
     from transformers import TrainingArguments
 
     from isochron.torch.transformers import IsochronTrainer
@@ -361,11 +374,11 @@ def trainer_run(run, job=None, model=None, resume=None, evaluate=False, batch=BA
     options = {"num_train_epochs": 1, "save_strategy": "no", "lr_scheduler_type": "constant", "learning_rate": 0.01,
                "optim": "sgd", **options}  # fmt: skip
     with torchrun_variables():
-        arguments = TrainingArguments(folder, use_cpu=True, report_to=[], disable_tqdm=True,
-                                      remove_unused_columns=False, logging_strategy="no", **options)  # fmt: skip
-        trainer = IsochronTrainer(model, arguments, train_dataset=Entries(), data_collator=as_entries, job=job,
-                                  loader_options=loader,
-                                  eval_dataset=Entries(40) if evaluate else None)  # fmt: skip
+        arguments = TrainingArguments(folder, use_cpu=True, report_to=[], disable_tqdm=True, logging_strategy="no",
+                                      **options)  # fmt: skip
+        data = as_columns if columns else Entries
+        trainer = IsochronTrainer(model, arguments, train_dataset=data(), data_collator=as_entries, job=job,
+                                  loader_options=loader, eval_dataset=data(40) if evaluate else None)  # fmt: skip
         trainer.train(resume_from_checkpoint=resume)
     run.modules = [model.net]
     return job
@@ -423,10 +436,37 @@ def trainer_evaluated(run):
 
 
 @cell("transformers", "resume", "resume_from_checkpoint")
-def trainer_resumed(run):
+def trainer_resumed(run, **more):
     shared = str(pathlib.Path(run.folder) / "trainer")
-    trainer_run(run, max_steps=6, save_strategy="steps", save_steps=6, folder=shared)
+    trainer_run(run, max_steps=6, save_strategy="steps", save_steps=6, folder=shared, **more)
     run.jobs[-1].close()
     model = Regressor(run)
-    job = trainer_run(run, model=model, max_steps=SIZE // BATCH, resume=f"{shared}/checkpoint-6", folder=shared)
+    job = trainer_run(run, model=model, max_steps=SIZE // BATCH, resume=f"{shared}/checkpoint-6", folder=shared, **more)
     assert job.step == SIZE // BATCH and job.ledger.complete
+
+
+@cell("transformers", "one backward", "unused columns", needs="datasets")
+def trainer_columns(run):
+    trainer_run(run, columns=True, evaluate=True, eval_strategy="steps", eval_steps=4)
+
+
+@cell("transformers", "accumulate", "unused columns", needs="datasets")
+def trainer_columns_accumulated(run):
+    trainer_run(run, columns=True, batch=BATCH // 2, gradient_accumulation_steps=2)
+
+
+@cell("transformers", "one backward", "unused columns and group_by_length", needs="datasets")
+def trainer_columns_grouped(run):
+    job = trainer_run(run, columns=True, train_sampling_strategy="group_by_length")
+    assert job._replica.by_cost
+
+
+@cell("transformers", "one backward", "mean over tokens of a column", needs="datasets")
+def trainer_columns_by_tokens(run):
+    options = {"lengths": "length", "count": "lengths"}
+    trainer_run(run, model=TokenRegressor(run), columns=True, loader=options)
+
+
+@cell("transformers", "resume", "unused columns", needs="datasets")
+def trainer_columns_resumed(run):
+    trainer_resumed(run, columns=True)

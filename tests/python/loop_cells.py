@@ -36,6 +36,7 @@ class Cell:
     run: Callable
     parity: str = "1e-10"  # or the reason why there is none
     once: str = "yes"
+    needs: str | None = None  # a package beside the framework
 
     @property
     def name(self):
