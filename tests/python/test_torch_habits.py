@@ -146,6 +146,14 @@ def test_every_dataset_has_a_ledger_and_a_log_of_its_own(pair, tmp_path, ledger)
 
 def test_what_a_dataloader_would_be_told_is_answered(alone):
     (words,) = alone.run(CASES + "keywords")
+    advice = (
+        "'sampler': the order follows the job's seed= and the epoch, so that set_epoch() is not needed; leave it out",
+        "'batch_size': shares change from step to step; job.batch_sizes has those of all workers, and",
+        "'batch_sampler': the job deals the samples; say sampler= to job.loader() for an order or a choice of",
+        "'x'",
+    )
+    for said, expected in zip(words.pop("attributes"), advice, strict=True):
+        assert said.startswith(f"AttributeError: the loader of a job has no attribute {expected}")
     begins = {
         "shuffle": "loader() got shuffle=True; samples always come in a random order, by the job's seed=",
         "batch_size": "loader() got batch_size=8; the job deals global_batch= samples",

@@ -260,6 +260,9 @@ def keywords():
     job.close()
     job = isochron.Job(global_batch=BATCH, last_batch="drop")
     assert len(job.loader(dropping)) == 487 // BATCH
+    loader = job.loader(Points())
+    names = "sampler", "batch_size", "batch_sampler", "x"
+    words["attributes"] = [message_of(getattr, loader, name) for name in names]
     job.close()
     return words
 
