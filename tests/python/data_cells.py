@@ -1,6 +1,8 @@
 """Cells of the matrix of loops: kinds of data, and loops that leave early, change their data, or go on."""
 
 import copy
+import os
+import pathlib
 import random
 
 import torch
@@ -9,6 +11,7 @@ from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, RandomSamp
 
 import isochron.torch as isochron
 from loop_cells import BATCH, SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, sgd
+from torch_failure_cases import listening
 
 
 @cell("torch", "data", "random augmentation")
@@ -82,9 +85,28 @@ def stream(run):
     plain(run, dataset=PointStream(SIZE + 7))
 
 
-@cell("torch", "stream", "two loader processes")
+class CountedStream(PointStream):
+    """Notes every reading."""
+
+    def __init__(self, size, path):
+        super().__init__(size)
+        self.path = path
+
+    def __iter__(self):
+        with open(self.path, "a") as file:
+            file.write("read\n")
+        return super().__iter__()
+
+
+@cell("torch", "stream", "a loader process")
 def stream_processes(run):
-    plain(run, dataset=PointStream(SIZE + 7), loader={"num_workers": 2})
+    """One reads it, though more are asked for; another reading is that of its first samples, for comparison."""
+    path = pathlib.Path(run.folder) / f"readings-{os.getpid()}"
+    with listening() as said:
+        plain(run, dataset=CountedStream(SIZE + 7, path), loader={"num_workers": 4})
+    assert path.read_text().count("read") == 1
+    warned = [one for one in said if one.startswith("num_workers is 4 for a stream, which one process")]
+    assert len(warned) == (run.jobs[0].rank == 0)
 
 
 @cell("torch", "stream", "random augmentation")
@@ -138,7 +160,15 @@ def new_shards(run):
 
 @cell("torch", "stream", "Shards, two loader processes", parity="another order than one process has")
 def shards_processes(run):
-    plain(run, dataset=isochron.Shards(range(24), read_part), loader={"num_workers": 2})
+    """They read two parts at a time."""
+    at_once = []
+
+    def note(record):
+        at_once.append(len(run.jobs[0]._source._reading))
+        run.note(record)
+
+    plain(run, dataset=isochron.Shards(range(24), read_part), loader={"num_workers": 2}, on_step=note)
+    assert max(at_once) == 2
 
 
 class Balanced:

@@ -83,8 +83,9 @@ def test_a_stream_gives_each_sample_once_and_its_end_is_proven(pair, tmp_path, l
         0, "Proven: every sample of the 2 finished epochs was used exactly once.")  # fmt: skip
 
 
-def test_a_stream_in_parts_goes_on_with_another_number_of_workers(pair, alone, tmp_path, ledger):
-    before = pair.run(CASES + "shards_half_and_rest", folder=str(tmp_path), size=2)
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_stream_in_parts_goes_on_with_another_number_of_workers(pair, alone, tmp_path, ledger, num_workers):
+    before = pair.run(CASES + "shards_half", folder=str(tmp_path), num_workers=num_workers)
     after = alone.run(CASES + "shards_rest", folder=str(tmp_path))
     assert together([*before, *after]) == list(range(487)) and after[0]["complete"]
     assert ledger(tmp_path / "run.jsonl")[0] == 0
@@ -121,8 +122,9 @@ def test_streams_that_differ_between_workers_are_found_out(pair):
 
 def test_what_becomes_of_a_sample_does_not_depend_on_who_reads_its_part(pair, alone):
     (single,) = alone.run(CASES + "augmented_shards", num_workers=0)
-    first, second = pair.run(CASES + "augmented_shards", num_workers=1)
-    assert len(single) == 487 and {**first, **second} == single
+    for num_workers in (1, 3):
+        first, second = pair.run(CASES + "augmented_shards", num_workers=num_workers)
+        assert len(single) == 487 and {**first, **second} == single
 
 
 def test_a_loop_that_is_left_early_ends_its_epoch_on_request(pair, tmp_path, ledger):

@@ -130,11 +130,10 @@ def stream(folder, num_workers, size=103):
     return {"seen": seen, "complete": complete, "epoch": epoch}
 
 
-def shards_half_and_rest(folder, size):
-    """Some steps of a stream in parts, and the rest after a restart."""
-    dataset = isochron.Shards(range(24), read_part)
-    job, *rest = begin(log=f"{folder}/run.jsonl", dataset=dataset)
-    seen = steps(job, *rest, most=7)
+def shards_half(folder, num_workers):
+    """Some steps of a stream in parts; the rest is for after a restart."""
+    job, model, optimizer, loader = begin(log=f"{folder}/run.jsonl", dataset=isochron.Shards(range(24), read_part))
+    seen = steps(job, model, optimizer, job.loader(loader.dataset, num_workers=num_workers), most=7)
     job.save(f"{folder}/job.pt")
     job.close()
     return {"seen": seen}
