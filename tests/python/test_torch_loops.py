@@ -46,7 +46,8 @@ def check_parity(cell, single, both):
     if cell.parity != "1e-10":
         return
     assert both[0]["losses"] == pytest.approx(single["losses"], rel=1e-10)
-    far = (torch.tensor(both[0]["weights"]) - torch.tensor(single["weights"])).abs().max().item()
+    mine, theirs = (torch.tensor(one["weights"], dtype=torch.float64) for one in (both[0], single))
+    far = (mine - theirs).abs().max().item()
     assert len(both[0]["splits"]) == len(single["splits"])
     assert far < 1e-10, far
 
