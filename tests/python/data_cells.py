@@ -171,6 +171,60 @@ def shards_processes(run):
     assert max(at_once) == 2
 
 
+def web_shards(folder, size, parts):
+    """A WebDataset, whose files the first process writes."""
+    import webdataset
+
+    def read(path):
+        samples = webdataset.WebDataset(path, shardshuffle=False, nodesplitter=None).decode()
+        return samples.map(lambda sample: points[int(sample["cls"])])
+
+    points = Points(size)
+    paths = [f"{folder}/part-{part}.tar" for part in range(parts)]
+    grouped = torch.distributed.is_initialized()
+    if not grouped or torch.distributed.get_rank() == 0:
+        for part, path in enumerate(paths):
+            with webdataset.TarWriter(path) as file:
+                for number in range(part, size, parts):
+                    file.write({"__key__": f"{number:04}", "cls": number})
+    if grouped:
+        torch.distributed.barrier()
+    return isochron.Shards(paths, read)
+
+
+@cell("torch", "stream", "WebDataset", parity="another order than one process has", needs="webdataset")
+def web_dataset(run):
+    plain(run, dataset=web_shards(run.folder, SIZE + 7, 24), loader={"num_workers": 2})
+
+
+def rows(shard, size, parts):
+    points = Points(size)
+    for part in shard:
+        for number in range(part, size, parts):
+            yield {"number": number, "x": points[number][1].tolist(), "y": points[number][2].tolist()}
+
+
+def as_points(samples):
+    return [torch.tensor([sample[name] for sample in samples], dtype=kind)
+            for name, kind in (("number", torch.int64), ("x", torch.float64), ("y", torch.float64))]  # fmt: skip
+
+
+def hugging_face_stream():
+    from datasets import IterableDataset as Stream
+
+    return Stream.from_generator(rows, gen_kwargs={"shard": list(range(24)), "size": SIZE + 7, "parts": 24})
+
+
+@cell("torch", "stream", "Hugging Face stream", needs="datasets")
+def hugging_face(run):
+    plain(run, dataset=hugging_face_stream().shuffle(seed=3, buffer_size=50), loader={"collate_fn": as_points})
+
+
+@cell("torch", "stream", "Hugging Face stream in Shards", parity="another order than one process has", needs="datasets")
+def hugging_face_shards(run):
+    plain(run, dataset=isochron.Shards.of(hugging_face_stream()), loader={"collate_fn": as_points, "num_workers": 2})
+
+
 class Balanced:
     """As many draws of one class as of the other, with the generator that everybody uses."""
 

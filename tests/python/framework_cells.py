@@ -3,12 +3,14 @@
 import pathlib
 import tempfile
 
+import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
-from loop_cells import BATCH, SIZE, Checkpointed, Points, cell, error, sgd, small_model
+from loop_cells import BATCH, SIZE, STEPS, Checkpointed, Points, PointStream, cell, error, sgd, small_model
 from torch_feature_cases import torchrun_variables
 
 QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
@@ -18,7 +20,7 @@ QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "
 LENGTHS = {"lengths": lambda index: 1 + index % 7}  # as if samples were sequences
 
 
-def lightning_run(run, module, dataset=None, batch=BATCH, log=None, loader=None, **options):
+def lightning_run(run, module, dataset=None, batch=BATCH, loader=None, validation=None, **options):
     import lightning
 
     from isochron.torch.lightning import IsochronCallback
@@ -29,7 +31,7 @@ def lightning_run(run, module, dataset=None, batch=BATCH, log=None, loader=None,
             max_epochs=options.pop("max_epochs", 1), devices=max(job.size, 1),
             strategy="ddp" if job.size > 1 else "auto", callbacks=[IsochronCallback(job)], **QUIET, **options,
         )  # fmt: skip
-        trainer.fit(module, job.loader(Points() if dataset is None else dataset, **(loader or {})))
+        trainer.fit(module, job.loader(Points() if dataset is None else dataset, **(loader or {})), validation)
     run.modules.append(module.net)
     return trainer
 
@@ -56,7 +58,7 @@ def lightning_module(run, step=None, optimizers=1, manual=False, wrap=None):
 
         def training_step(self, batch, index):
             number, x, y = batch
-            run.compute(number)
+            run.compute(number, self.current_epoch)
             if step is not None:
                 return step(self, x, y)
             return error(self.used[0], x, y)
@@ -122,6 +124,51 @@ def lightning_logged_steps(run):
         return loss
 
     lightning_run(run, lightning_module(run, step))
+
+
+@cell("lightning", "one backward", "validation with sync_dist")
+def lightning_validated(run):
+    """In the middle of the epoch, with as many samples on every worker: its means are over workers."""
+    found = []
+
+    def validate(x, y):
+        module.log("far", error(module.net, x, y), sync_dist=True)
+
+    module = lightning_module(run)
+    module.validation_step = lambda batch, batch_idx: validate(*batch[1:])
+    module.on_validation_epoch_end = lambda: found.append(module.trainer.callback_metrics["far"].item())
+    rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    mine = DataLoader(Points(BATCH), batch_size=10, sampler=range(rank, BATCH, size))
+    trainer = lightning_run(run, module, validation=mine, val_check_interval=4, num_sanity_val_steps=0)
+    run.losses += [*found, float(trainer.callback_metrics["far"])]
+    assert len(run.losses) == STEPS + STEPS // 4 + 1
+
+
+@cell("lightning", "stream", "limit_train_batches")
+def lightning_stream(run):
+    stream = PointStream(SIZE // 2 + 7)
+    lightning_run(run, lightning_module(run), stream, limit_train_batches=STEPS // 2 + 1, max_epochs=2)
+    assert run.jobs[0].ledger.complete and run.jobs[0].epoch == 2
+
+
+@cell("lightning", "stream", "accumulate_grad_batches")
+def lightning_stream_accumulated(run):
+    """Without a limit Lightning would take batches ahead."""
+    options = {"batch": BATCH // 2, "accumulate_grad_batches": 2}
+    with pytest.raises(ValueError, match="limit_train_batches of the Trainer is 1.0 with a stream, of which it"):
+        lightning_run(run, lightning_module(run), PointStream(), **options)
+    run.jobs.pop().close()
+    lightning_run(run, lightning_module(run), PointStream(), limit_train_batches=2 * STEPS, **options)
+
+
+@cell("lightning", "accumulate", "torch.compile")
+def lightning_accumulated_compiled(run):
+    lightning_run(run, lightning_module(run, wrap=compiled), batch=BATCH // 2, accumulate_grad_batches=2)
+
+
+@cell("lightning", "accumulate", "activation checkpointing")
+def lightning_accumulated_checkpointed(run):
+    lightning_run(run, lightning_module(run, wrap=checkpointed), batch=BATCH // 2, accumulate_grad_batches=2)
 
 
 @cell("lightning", "one backward", "torch.compile")
@@ -217,7 +264,7 @@ def lightning_gan(run):
 
 
 def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, checkpoint=False, loader=None, wrap=None,
-                   gather_loss=False, **options):  # fmt: skip
+                   gather_loss=False, clip=False, dataset=None, **options):  # fmt: skip
     from accelerate import Accelerator
 
     job = run.job(global_batch=batch)
@@ -226,7 +273,7 @@ def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, ch
     model = run.model() if wrap is None else wrap(run.model())
     model, optimizer = accelerator.prepare(model, sgd(model))
     job.prepare(model)
-    for number, x, y in job.loader(Points(), **(loader or {})):
+    for number, x, y in job.loader(Points() if dataset is None else dataset, **(loader or {})):
         run.compute(number)
         with accelerator.accumulate(model):
             loss = error(model, x, y)
@@ -236,6 +283,8 @@ def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, ch
             if twice:
                 run.sleep(len(number) / 2)
                 accelerator.backward(model(x).square().mean() * 0.1 * job.weight)
+            if clip and accelerator.sync_gradients:
+                accelerator.clip_grad_norm_(model.parameters(), 0.1)
             optimizer.step()
             optimizer.zero_grad()
         if gather:  # of shares that differ, as objects
@@ -296,6 +345,36 @@ def accelerate_checkpointed(run):
     accelerate_run(run, wrap=checkpointed)
 
 
+@cell("accelerate", "one backward", "clipping")
+def accelerate_clipped(run):
+    accelerate_run(run, clip=True)
+
+
+@cell("accelerate", "accumulate", "clipping")
+def accelerate_accumulated_clipped(run):
+    accelerate_run(run, accumulate=2, batch=BATCH // 2, clip=True)
+
+
+@cell("accelerate", "accumulate", "torch.compile")
+def accelerate_accumulated_compiled(run):
+    accelerate_run(run, accumulate=2, batch=BATCH // 2, dynamo_backend="aot_eager")
+
+
+@cell("accelerate", "accumulate", "activation checkpointing")
+def accelerate_accumulated_checkpointed(run):
+    accelerate_run(run, accumulate=2, batch=BATCH // 2, wrap=checkpointed)
+
+
+@cell("accelerate", "stream", "job.weight")
+def accelerate_stream(run):
+    accelerate_run(run, dataset=PointStream(SIZE + 7))
+
+
+@cell("accelerate", "stream", "gradient_accumulation_steps")
+def accelerate_stream_accumulated(run):
+    accelerate_run(run, dataset=PointStream(), accumulate=2, batch=BATCH // 2)
+
+
 @cell("accelerate", "two losses", "torch.compile")
 def accelerate_twice_compiled(run):
     accelerate_run(run, twice=True, dynamo_backend="aot_eager")
@@ -310,6 +389,12 @@ class Entries(Points):
     def __getitem__(self, index):
         number, x, y = super().__getitem__(index)
         return {"number": number, "x": x, "labels": y, "input_ids": [0] * (index % 7 + 1)}
+
+
+class EntryStream(IterableDataset):
+    def __iter__(self):
+        entries = Entries()
+        return (entries[index] for index in range(len(entries)))
 
 
 def as_columns(size=SIZE):
@@ -362,7 +447,7 @@ class TokenRegressor(Regressor):
 
 
 def trainer_run(run, job=None, model=None, resume=None, evaluate=False, batch=BATCH, folder=None, loader=None,
-                columns=False, **options):  # fmt: skip
+                columns=False, dataset=None, **options):  # fmt: skip
     """With the defaults of TrainingArguments unused columns are removed."""
     from transformers import TrainingArguments
 
@@ -377,8 +462,9 @@ def trainer_run(run, job=None, model=None, resume=None, evaluate=False, batch=BA
         arguments = TrainingArguments(folder, use_cpu=True, report_to=[], disable_tqdm=True, logging_strategy="no",
                                       **options)  # fmt: skip
         data = as_columns if columns else Entries
-        trainer = IsochronTrainer(model, arguments, train_dataset=data(), data_collator=as_entries, job=job,
-                                  loader_options=loader, eval_dataset=data(40) if evaluate else None)  # fmt: skip
+        trainer = IsochronTrainer(model, arguments, train_dataset=data() if dataset is None else dataset, job=job,
+                                  data_collator=as_entries, loader_options=loader,
+                                  eval_dataset=data(40) if evaluate else None)  # fmt: skip
         trainer.train(resume_from_checkpoint=resume)
     run.modules = [model.net]
     return job
@@ -443,6 +529,24 @@ def trainer_resumed(run, **more):
     model = Regressor(run)
     job = trainer_run(run, model=model, max_steps=SIZE // BATCH, resume=f"{shared}/checkpoint-6", folder=shared, **more)
     assert job.step == SIZE // BATCH and job.ledger.complete
+
+
+@cell("transformers", "stream", "max_steps")
+def trainer_stream(run):
+    job = trainer_run(run, dataset=EntryStream(), max_steps=STEPS)
+    assert job.step == STEPS
+
+
+@cell("transformers", "stream", "unused columns of a Hugging Face stream", needs="datasets")
+def trainer_stream_of_columns(run):
+    job = trainer_run(run, dataset=as_columns().to_iterable_dataset(), max_steps=STEPS)
+    assert job.step == STEPS
+
+
+@cell("transformers", "stream", "gradient_accumulation_steps")
+def trainer_stream_accumulated(run):
+    options = {"max_steps": STEPS, "gradient_accumulation_steps": 2}
+    assert trainer_run(run, dataset=EntryStream(), batch=BATCH // 2, **options).step == 2 * STEPS
 
 
 @cell("transformers", "one backward", "unused columns", needs="datasets")

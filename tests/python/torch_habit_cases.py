@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 import isochron.torch as isochron
 from isochron.torch import collectives
-from data_cells import read_part
+from data_cells import as_points, read_part, rows, web_shards
 from loop_cells import BATCH, Points, PointStream, error, sgd, small_model
 
 
@@ -522,37 +522,11 @@ def trained_copies():
 
 def web_files(folder):
     """Six small files of a WebDataset, of which each worker reads its own."""
-    import webdataset
-
-    def read(path):
-        samples = webdataset.WebDataset(path, shardshuffle=False, nodesplitter=None).decode()
-        return samples.map(lambda sample: points[int(sample["cls"])])
-
-    points = Points(96)
-    paths = [f"{folder}/part-{part}.tar" for part in range(6)]
-    if dist.get_rank() == 0:
-        for part, path in enumerate(paths):
-            with webdataset.TarWriter(path) as file:
-                for number in range(part, 96, 6):
-                    file.write({"__key__": f"{number:04}", "cls": number})
-    dist.barrier()
-    job, *rest = begin(dataset=isochron.Shards(paths, read))
+    job, *rest = begin(dataset=web_shards(folder, 96, 6))
     seen = steps(job, *rest)
     complete = job.ledger.complete
     job.close()
     return {"seen": seen, "complete": complete}
-
-
-def rows(shard):
-    points = Points(96)
-    for part in shard:
-        for number in range(part, 96, 6):
-            yield {"number": number, "x": points[number][1].tolist(), "y": points[number][2].tolist()}
-
-
-def as_points(samples):
-    return [torch.tensor([sample[name] for sample in samples], dtype=kind)
-            for name, kind in (("number", torch.int64), ("x", torch.float64), ("y", torch.float64))]  # fmt: skip
 
 
 def streaming_rows():
@@ -560,7 +534,7 @@ def streaming_rows():
     from datasets import IterableDataset
     from datasets.distributed import split_dataset_by_node
 
-    whole = IterableDataset.from_generator(rows, gen_kwargs={"shard": list(range(6))})
+    whole = IterableDataset.from_generator(rows, gen_kwargs={"shard": list(range(6)), "size": 96, "parts": 6})
     job = isochron.Job(global_batch=BATCH)
     model = small_model()
     model, optimizer = job.prepare(model, sgd(model))

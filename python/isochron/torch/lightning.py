@@ -9,13 +9,16 @@ Start it with torchrun or another launcher, so that the job finds its place befo
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback
 
+from isochron.errors import Error
 from isochron.torch.job import Job
+from isochron.torch.streams import StreamSource
 
 
 MEANS = ("mean", "avg", torch.mean)  # by which Lightning may be told to reduce what is logged
@@ -31,6 +34,19 @@ class IsochronCallback(Callback):
         self._prepared = False
         self._mine = self._everybodys = 0  # samples of the epoch so far
         self._hook: Any = None  # of the loss whose backward pass is under way
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        if isinstance(trainer.limit_train_batches, int):
+            return
+        try:
+            with contextlib.suppress(Error):  # the module makes the loader
+                _ = self.job.steps_per_epoch
+        except TypeError:
+            raise ValueError(
+                f"limit_train_batches of the Trainer is {trainer.limit_train_batches} with a stream, of which it takes "
+                "a batch ahead to see the end, while the job deals a batch when the one before it is computed; "
+                "permitted: the number of steps of an epoch"
+            ) from None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if not self._prepared:
@@ -65,6 +81,13 @@ class IsochronCallback(Callback):
         if counts := self.job.share_counts:
             self._mine += counts[self.job.rank]
             self._everybodys += sum(counts)
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """With a limit Lightning does not ask a stream for more than its last batch, so that it has not ended yet."""
+        self.job.finish_step()
+        source = self.job._source
+        if isinstance(source, StreamSource) and source.left(1) == 0:
+            self.job._begin_step()  # there is none
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: torch.Tensor) -> None:
         """Weights the gradient instead of the loss, which its own backward pass may need, or the module behind it."""
