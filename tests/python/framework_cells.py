@@ -516,6 +516,23 @@ def trainer_grouped(run):
     assert job._replica.by_cost  # in place of the Trainer's sampler
 
 
+@cell("transformers", "one backward", "batch_rebalance")
+def trainer_rebalanced(run):
+    job = trainer_run(run, train_sampling_strategy="batch_rebalance")
+    assert job._replica.by_cost
+
+
+@cell("transformers", "one backward", "dataloader_drop_last")
+def trainer_dropped(run):
+    """The job drops, so that it must be told."""
+    with pytest.raises(ValueError, match="dataloader_drop_last is True; say last_batch='drop' to the Job"):
+        trainer_run(run, dataloader_drop_last=True)
+    run.jobs.pop().close()
+    job = run.job(last_batch="drop")
+    trainer_run(run, dataset=Entries(SIZE + 7), job=job, dataloader_drop_last=True)
+    assert job.step == STEPS
+
+
 @cell("transformers", "one backward", "evaluation in between")
 def trainer_evaluated(run):
     trainer_run(run, evaluate=True, eval_strategy="steps", eval_steps=4)

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch.utils.data import RandomSampler
 from transformers import Trainer, TrainerCallback
-from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from isochron.torch.job import Job
 from isochron.torch.lengths import lengths_of
@@ -44,9 +43,11 @@ class IsochronTrainer(Trainer):
         self.add_callback(_Together(self))
 
     def get_train_dataloader(self) -> Loader:  # type: ignore[override]
+        if self.args.dataloader_drop_last and self.job.options.last_batch != "drop":
+            raise ValueError("dataloader_drop_last is True; say last_batch='drop' to the Job, or leave it out")
         sampler: Any = self._get_train_sampler()
         told: dict[str, Any] = {}
-        if isinstance(sampler, LengthGroupedSampler):  # every step is dealt by length instead, in the job's order
+        if hasattr(sampler, "lengths"):  # every step is dealt by length instead, in the job's order
             told = {"lengths": sampler.lengths, "collate": "padded"}
         elif not isinstance(sampler, RandomSampler):
             told = {"sampler": sampler}
