@@ -527,3 +527,4 @@ def with_table(text):
 
 import data_cells  # noqa: E402, F401: enter their cells
 import framework_cells  # noqa: E402, F401
+import trainer_cells  # noqa: E402, F401
