@@ -37,7 +37,7 @@ class Net(nn.Module):
 torch.manual_seed(1)
 stream = Lines(lines)
 job = isochron.Job(global_batch=64)
-loader = job.loader(stream, num_workers=2)  # each line is used once, whatever the number of processes
+loader = job.loader(stream, num_workers=1)  # each line is used once, by one of the workers
 model = Net(stream.blocks.vocab_size)
 optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
 model, optimizer = job.prepare(model, optimizer)

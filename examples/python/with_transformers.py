@@ -28,7 +28,7 @@ if __name__ == "__main__":
     config = GPT2Config(vocab_size=blocks.vocab_size, n_positions=32, n_embd=32, n_layer=2, n_head=2)
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(folder, num_train_epochs=2, learning_rate=3e-3, use_cpu=True, report_to=[],
-                                      disable_tqdm=True, save_strategy="no", remove_unused_columns=False)  # fmt: skip
+                                      disable_tqdm=True, save_strategy="no")  # fmt: skip
         trainer = IsochronTrainer(GPT2LMHeadModel(config), arguments, train_dataset=Tokens(blocks), job=job)
         trainer.train()
     print(f"steps {job.step} complete {job.ledger.complete} batches {job.batch_sizes}")

@@ -1,14 +1,17 @@
 """Cells of the matrix of loops: kinds of data, and loops that leave early, change their data, or go on."""
 
 import copy
+import os
+import pathlib
 import random
 
 import torch
 from torch import nn
-from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler
+from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, RandomSampler, Subset, WeightedRandomSampler
 
 import isochron.torch as isochron
-from loop_cells import SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, sgd
+from loop_cells import BATCH, SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, sgd
+from torch_failure_cases import listening
 
 
 @cell("torch", "data", "random augmentation")
@@ -34,6 +37,20 @@ def collated(run):
 @cell("torch", "data", "DataLoader")
 def data_loader(run):
     plain(run, dataset=DataLoader(Points(), batch_size=8, shuffle=True, collate_fn=as_batch, num_workers=1))
+
+
+@cell("torch", "data", "DataLoader with a part of the samples", once="a sampler's draws")
+def data_loader_of_a_part(run):
+    points = Points()
+    plain(run, dataset=DataLoader(points, batch_size=8, sampler=RandomSampler(points, num_samples=SIZE - 2 * BATCH)))
+    assert run.jobs[-1].step == STEPS - 2
+
+
+@cell("torch", "data", "DataLoader with a BatchSampler", once="a sampler's draws")
+def data_loader_of_batches(run):
+    part = RandomSampler(range(SIZE - 2 * BATCH))
+    plain(run, dataset=DataLoader(Points(), batch_sampler=BatchSampler(part, 8, drop_last=False), collate_fn=as_batch))
+    assert run.jobs[-1].step == STEPS - 2
 
 
 @cell("torch", "data", "WeightedRandomSampler", once="a sampler's draws")
@@ -68,9 +85,28 @@ def stream(run):
     plain(run, dataset=PointStream(SIZE + 7))
 
 
-@cell("torch", "stream", "two loader processes")
+class CountedStream(PointStream):
+    """Notes every reading."""
+
+    def __init__(self, size, path):
+        super().__init__(size)
+        self.path = path
+
+    def __iter__(self):
+        with open(self.path, "a") as file:
+            file.write("read\n")
+        return super().__iter__()
+
+
+@cell("torch", "stream", "a loader process")
 def stream_processes(run):
-    plain(run, dataset=PointStream(SIZE + 7), loader={"num_workers": 2})
+    """One reads it, though more are asked for; another reading is that of its first samples, for comparison."""
+    path = pathlib.Path(run.folder) / f"readings-{os.getpid()}"
+    with listening() as said:
+        plain(run, dataset=CountedStream(SIZE + 7, path), loader={"num_workers": 4})
+    assert path.read_text().count("read") == 1
+    warned = [one for one in said if one.startswith("num_workers is 4 for a stream, which one process")]
+    assert len(warned) == (run.jobs[0].rank == 0)
 
 
 @cell("torch", "stream", "random augmentation")
@@ -124,7 +160,69 @@ def new_shards(run):
 
 @cell("torch", "stream", "Shards, two loader processes", parity="another order than one process has")
 def shards_processes(run):
-    plain(run, dataset=isochron.Shards(range(24), read_part), loader={"num_workers": 2})
+    """They read two parts at a time."""
+    at_once = []
+
+    def note(record):
+        at_once.append(len(run.jobs[0]._source._reading))
+        run.note(record)
+
+    plain(run, dataset=isochron.Shards(range(24), read_part), loader={"num_workers": 2}, on_step=note)
+    assert max(at_once) == 2
+
+
+def web_shards(folder, size, parts):
+    """A WebDataset, whose files the first process writes."""
+    import webdataset
+
+    def read(path):
+        samples = webdataset.WebDataset(path, shardshuffle=False, nodesplitter=None).decode()
+        return samples.map(lambda sample: points[int(sample["cls"])])
+
+    points = Points(size)
+    paths = [f"{folder}/part-{part}.tar" for part in range(parts)]
+    grouped = torch.distributed.is_initialized()
+    if not grouped or torch.distributed.get_rank() == 0:
+        for part, path in enumerate(paths):
+            with webdataset.TarWriter(path) as file:
+                for number in range(part, size, parts):
+                    file.write({"__key__": f"{number:04}", "cls": number})
+    if grouped:
+        torch.distributed.barrier()
+    return isochron.Shards(paths, read)
+
+
+@cell("torch", "stream", "WebDataset", parity="another order than one process has", needs="webdataset")
+def web_dataset(run):
+    plain(run, dataset=web_shards(run.folder, SIZE + 7, 24), loader={"num_workers": 2})
+
+
+def rows(shard, size, parts):
+    points = Points(size)
+    for part in shard:
+        for number in range(part, size, parts):
+            yield {"number": number, "x": points[number][1].tolist(), "y": points[number][2].tolist()}
+
+
+def as_points(samples):
+    return [torch.tensor([sample[name] for sample in samples], dtype=kind)
+            for name, kind in (("number", torch.int64), ("x", torch.float64), ("y", torch.float64))]  # fmt: skip
+
+
+def hugging_face_stream():
+    from datasets import IterableDataset as Stream
+
+    return Stream.from_generator(rows, gen_kwargs={"shard": list(range(24)), "size": SIZE + 7, "parts": 24})
+
+
+@cell("torch", "stream", "Hugging Face stream", needs="datasets")
+def hugging_face(run):
+    plain(run, dataset=hugging_face_stream().shuffle(seed=3, buffer_size=50), loader={"collate_fn": as_points})
+
+
+@cell("torch", "stream", "Hugging Face stream in Shards", parity="another order than one process has", needs="datasets")
+def hugging_face_shards(run):
+    plain(run, dataset=isochron.Shards.of(hugging_face_stream()), loader={"collate_fn": as_points, "num_workers": 2})
 
 
 class Balanced:

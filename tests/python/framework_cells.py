@@ -1,14 +1,12 @@
-"""Cells of the matrix of loops with Lightning, Accelerate and Transformers."""
+"""Cells of the matrix of loops with Lightning and Accelerate."""
 
-import pathlib
-import tempfile
-
+import pytest
 import torch
-from torch import nn
+import torch.distributed as dist
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
-from loop_cells import BATCH, SIZE, Checkpointed, Points, cell, error, sgd, small_model
+from loop_cells import BATCH, SIZE, STEPS, Checkpointed, Points, PointStream, cell, error, sgd, small_model
 from torch_feature_cases import torchrun_variables
 
 QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
@@ -18,7 +16,7 @@ QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "
 LENGTHS = {"lengths": lambda index: 1 + index % 7}  # as if samples were sequences
 
 
-def lightning_run(run, module, dataset=None, batch=BATCH, log=None, loader=None, **options):
+def lightning_run(run, module, dataset=None, batch=BATCH, loader=None, validation=None, **options):
     import lightning
 
     from isochron.torch.lightning import IsochronCallback
@@ -29,7 +27,7 @@ def lightning_run(run, module, dataset=None, batch=BATCH, log=None, loader=None,
             max_epochs=options.pop("max_epochs", 1), devices=max(job.size, 1),
             strategy="ddp" if job.size > 1 else "auto", callbacks=[IsochronCallback(job)], **QUIET, **options,
         )  # fmt: skip
-        trainer.fit(module, job.loader(Points() if dataset is None else dataset, **(loader or {})))
+        trainer.fit(module, job.loader(Points() if dataset is None else dataset, **(loader or {})), validation)
     run.modules.append(module.net)
     return trainer
 
@@ -56,7 +54,7 @@ def lightning_module(run, step=None, optimizers=1, manual=False, wrap=None):
 
         def training_step(self, batch, index):
             number, x, y = batch
-            run.compute(number)
+            run.compute(number, self.current_epoch)
             if step is not None:
                 return step(self, x, y)
             return error(self.used[0], x, y)
@@ -124,6 +122,51 @@ def lightning_logged_steps(run):
     lightning_run(run, lightning_module(run, step))
 
 
+@cell("lightning", "one backward", "validation with sync_dist")
+def lightning_validated(run):
+    """In the middle of the epoch, with as many samples on every worker: its means are over workers."""
+    found = []
+
+    def validate(x, y):
+        module.log("far", error(module.net, x, y), sync_dist=True)
+
+    module = lightning_module(run)
+    module.validation_step = lambda batch, batch_idx: validate(*batch[1:])
+    module.on_validation_epoch_end = lambda: found.append(module.trainer.callback_metrics["far"].item())
+    rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    mine = DataLoader(Points(BATCH), batch_size=10, sampler=range(rank, BATCH, size))
+    trainer = lightning_run(run, module, validation=mine, val_check_interval=4, num_sanity_val_steps=0)
+    run.losses += [*found, float(trainer.callback_metrics["far"])]
+    assert len(run.losses) == STEPS + STEPS // 4 + 1
+
+
+@cell("lightning", "stream", "limit_train_batches")
+def lightning_stream(run):
+    stream = PointStream(SIZE // 2 + 7)
+    lightning_run(run, lightning_module(run), stream, limit_train_batches=STEPS // 2 + 1, max_epochs=2)
+    assert run.jobs[0].ledger.complete and run.jobs[0].epoch == 2
+
+
+@cell("lightning", "stream", "accumulate_grad_batches")
+def lightning_stream_accumulated(run):
+    """Without a limit Lightning would take batches ahead."""
+    options = {"batch": BATCH // 2, "accumulate_grad_batches": 2}
+    with pytest.raises(ValueError, match="limit_train_batches of the Trainer is 1.0 with a stream, of which it"):
+        lightning_run(run, lightning_module(run), PointStream(), **options)
+    run.jobs.pop().close()
+    lightning_run(run, lightning_module(run), PointStream(), limit_train_batches=2 * STEPS, **options)
+
+
+@cell("lightning", "accumulate", "torch.compile")
+def lightning_accumulated_compiled(run):
+    lightning_run(run, lightning_module(run, wrap=compiled), batch=BATCH // 2, accumulate_grad_batches=2)
+
+
+@cell("lightning", "accumulate", "activation checkpointing")
+def lightning_accumulated_checkpointed(run):
+    lightning_run(run, lightning_module(run, wrap=checkpointed), batch=BATCH // 2, accumulate_grad_batches=2)
+
+
 @cell("lightning", "one backward", "torch.compile")
 def lightning_compiled(run):
     lightning_run(run, lightning_module(run, wrap=compiled))
@@ -149,6 +192,43 @@ def manual_step(run):
 @cell("lightning", "two losses", "manual optimization")
 def lightning_manual(run):
     lightning_run(run, lightning_module(run, manual_step(run), manual=True))
+
+
+@cell("lightning", "two losses", "manual optimization of a root")
+def lightning_root(run):
+    """A root needs its own value for its backward pass; a graph that is kept goes through the first loss again."""
+
+    def step(module, x, y):
+        optimizer = module.optimizers()
+        loss = error(module.net, x, y).square().sqrt()
+        before = loss.item()
+        module.manual_backward(loss, retain_graph=True)
+        assert loss.item() == before
+        module.manual_backward(0.1 * loss)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    lightning_run(run, lightning_module(run, step, manual=True))
+
+
+def scaling_plugins():
+    """As precision="16-mixed" makes them on a GPU; doubles stay doubles."""
+    from lightning.pytorch.plugins import MixedPrecision
+
+    return [MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))]
+
+
+@cell("lightning", "accumulate", "GradScaler")
+def lightning_scaled(run):
+    options = {"accumulate_grad_batches": 2, "gradient_clip_val": 0.1, "plugins": scaling_plugins()}
+    lightning_run(run, lightning_module(run), batch=BATCH // 2, **options)
+    assert all(loss < 10.0 for loss in run.losses)
+
+
+@cell("lightning", "two losses", "manual optimization and GradScaler")
+def lightning_manual_scaled(run):
+    lightning_run(run, lightning_module(run, manual_step(run), manual=True), plugins=scaling_plugins())
+    assert all(loss < 10.0 for loss in run.losses)
 
 
 @cell("lightning", "two losses", "torch.compile")
@@ -180,7 +260,7 @@ def lightning_gan(run):
 
 
 def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, checkpoint=False, loader=None, wrap=None,
-                   gather_loss=False, **options):  # fmt: skip
+                   gather_loss=False, clip=False, dataset=None, **options):  # fmt: skip
     from accelerate import Accelerator
 
     job = run.job(global_batch=batch)
@@ -189,7 +269,7 @@ def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, ch
     model = run.model() if wrap is None else wrap(run.model())
     model, optimizer = accelerator.prepare(model, sgd(model))
     job.prepare(model)
-    for number, x, y in job.loader(Points(), **(loader or {})):
+    for number, x, y in job.loader(Points() if dataset is None else dataset, **(loader or {})):
         run.compute(number)
         with accelerator.accumulate(model):
             loss = error(model, x, y)
@@ -199,6 +279,8 @@ def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, ch
             if twice:
                 run.sleep(len(number) / 2)
                 accelerator.backward(model(x).square().mean() * 0.1 * job.weight)
+            if clip and accelerator.sync_gradients:
+                accelerator.clip_grad_norm_(model.parameters(), 0.1)
             optimizer.step()
             optimizer.zero_grad()
         if gather:  # of shares that differ, as objects
@@ -259,6 +341,36 @@ def accelerate_checkpointed(run):
     accelerate_run(run, wrap=checkpointed)
 
 
+@cell("accelerate", "one backward", "clipping")
+def accelerate_clipped(run):
+    accelerate_run(run, clip=True)
+
+
+@cell("accelerate", "accumulate", "clipping")
+def accelerate_accumulated_clipped(run):
+    accelerate_run(run, accumulate=2, batch=BATCH // 2, clip=True)
+
+
+@cell("accelerate", "accumulate", "torch.compile")
+def accelerate_accumulated_compiled(run):
+    accelerate_run(run, accumulate=2, batch=BATCH // 2, dynamo_backend="aot_eager")
+
+
+@cell("accelerate", "accumulate", "activation checkpointing")
+def accelerate_accumulated_checkpointed(run):
+    accelerate_run(run, accumulate=2, batch=BATCH // 2, wrap=checkpointed)
+
+
+@cell("accelerate", "stream", "job.weight")
+def accelerate_stream(run):
+    accelerate_run(run, dataset=PointStream(SIZE + 7))
+
+
+@cell("accelerate", "stream", "gradient_accumulation_steps")
+def accelerate_stream_accumulated(run):
+    accelerate_run(run, dataset=PointStream(), accumulate=2, batch=BATCH // 2)
+
+
 @cell("accelerate", "two losses", "torch.compile")
 def accelerate_twice_compiled(run):
     accelerate_run(run, twice=True, dynamo_backend="aot_eager")
@@ -267,129 +379,3 @@ def accelerate_twice_compiled(run):
 @cell("accelerate", "two losses", "activation checkpointing")
 def accelerate_twice_checkpointed(run):
     accelerate_run(run, twice=True, wrap=checkpointed)
-
-
-class Entries(Points):
-    def __getitem__(self, index):
-        number, x, y = super().__getitem__(index)
-        return {"number": number, "x": x, "labels": y, "input_ids": [0] * (index % 7 + 1)}
-
-
-def as_entries(samples):
-    return {name: torch.stack([torch.as_tensor(sample[name]) for sample in samples])
-            for name in ("number", "x", "labels")}  # fmt: skip
-
-
-@torch.compiler.disable
-def note_samples(run, number):
-    run.compute(number)
-
-
-def token_count(index):
-    return index % 7 + 1
-
-
-class Regressor(nn.Module):
-    def __init__(self, run):
-        super().__init__()
-        self.net, self.isochron_run = small_model(), run
-        self.checkpoints = False
-
-    def gradient_checkpointing_enable(self, **options):
-        """As the Trainer asks models of Transformers."""
-        self.checkpoints = True
-
-    def forward(self, number, x, labels):
-        if self.training:
-            note_samples(self.isochron_run, number)
-        value = checkpointed(self.net)(x) if self.checkpoints else self.net(x)
-        return {"loss": functional.mse_loss(value, labels), "logits": value}
-
-
-class TokenRegressor(Regressor):
-    def forward(self, number, x, labels):
-        value, tokens = super().forward(number, x, labels)["logits"], token_count(number)
-        return {"loss": ((value - labels).square().squeeze(1) * tokens).sum() / tokens.sum(), "logits": value}
-
-
-def trainer_run(run, job=None, model=None, resume=None, evaluate=False, batch=BATCH, folder=None, loader=None,
-                **options):  # fmt: skip
-    from transformers import TrainingArguments
-
-    from isochron.torch.transformers import IsochronTrainer
-
-    job = run.job(global_batch=batch) if job is None else job
-    model = Regressor(run) if model is None else model
-    folder = folder or tempfile.mkdtemp(dir=run.folder)
-    options = {"num_train_epochs": 1, "save_strategy": "no", "lr_scheduler_type": "constant", "learning_rate": 0.01,
-               "optim": "sgd", **options}  # fmt: skip
-    with torchrun_variables():
-        arguments = TrainingArguments(folder, use_cpu=True, report_to=[], disable_tqdm=True,
-                                      remove_unused_columns=False, logging_strategy="no", **options)  # fmt: skip
-        trainer = IsochronTrainer(model, arguments, train_dataset=Entries(), data_collator=as_entries, job=job,
-                                  loader_options=loader,
-                                  eval_dataset=Entries(40) if evaluate else None)  # fmt: skip
-        trainer.train(resume_from_checkpoint=resume)
-    run.modules = [model.net]
-    return job
-
-
-@cell("transformers", "one backward", "Trainer")
-def trainer_plain(run):
-    trainer_run(run)
-
-
-@cell("transformers", "one backward", "mean over tokens")
-def trainer_by_tokens(run):
-    trainer_run(run, model=TokenRegressor(run), loader={"lengths": token_count, "count": "lengths"})
-
-
-@cell("transformers", "accumulate", "gradient_accumulation_steps")
-def trainer_accumulated(run):
-    trainer_run(run, batch=BATCH // 2, gradient_accumulation_steps=2)
-
-
-@cell("transformers", "one backward", "torch.compile")
-def trainer_compiled(run):
-    trainer_run(run, torch_compile=True, torch_compile_backend="aot_eager")
-
-
-@cell("transformers", "one backward", "activation checkpointing")
-def trainer_checkpointed(run):
-    model = Regressor(run)
-    trainer_run(run, model=model, gradient_checkpointing=True)
-    assert model.checkpoints
-
-
-@cell("transformers", "accumulate", "activation checkpointing")
-def trainer_accumulated_checkpointed(run):
-    model = Regressor(run)
-    trainer_run(run, model=model, batch=BATCH // 2, gradient_accumulation_steps=2, gradient_checkpointing=True)
-    assert model.checkpoints
-
-
-@cell("transformers", "early exit", "max_steps")
-def trainer_stopped(run):
-    job = trainer_run(run, max_steps=11)
-    assert job.step == 11
-
-
-@cell("transformers", "one backward", "group_by_length")
-def trainer_grouped(run):
-    job = trainer_run(run, train_sampling_strategy="group_by_length")
-    assert job._replica.by_cost  # in place of the Trainer's sampler
-
-
-@cell("transformers", "one backward", "evaluation in between")
-def trainer_evaluated(run):
-    trainer_run(run, evaluate=True, eval_strategy="steps", eval_steps=4)
-
-
-@cell("transformers", "resume", "resume_from_checkpoint")
-def trainer_resumed(run):
-    shared = str(pathlib.Path(run.folder) / "trainer")
-    trainer_run(run, max_steps=6, save_strategy="steps", save_steps=6, folder=shared)
-    run.jobs[-1].close()
-    model = Regressor(run)
-    job = trainer_run(run, model=model, max_steps=SIZE // BATCH, resume=f"{shared}/checkpoint-6", folder=shared)
-    assert job.step == SIZE // BATCH and job.ledger.complete

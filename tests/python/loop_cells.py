@@ -36,6 +36,7 @@ class Cell:
     run: Callable
     parity: str = "1e-10"  # or the reason why there is none
     once: str = "yes"
+    needs: str | None = None  # a package beside the framework
 
     @property
     def name(self):
@@ -526,3 +527,4 @@ def with_table(text):
 
 import data_cells  # noqa: E402, F401: enter their cells
 import framework_cells  # noqa: E402, F401
+import trainer_cells  # noqa: E402, F401

@@ -5,6 +5,7 @@ import pathlib
 import re
 
 import pytest
+import torch
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "python"
 RUNS = {
@@ -55,6 +56,20 @@ def test_after_runs_alone_and_on_two_workers(name, alone, pair):
     for output in (*single, *both):
         assert output.startswith(begins)
         assert float(output.split("loss ")[1].split()[0]) < 2.0  # of 10 classes or 28 characters by chance: 2.3, 3.3
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_after_trains_on_two_workers_as_before_on_one(name, alone, pair):
+    """In double precision, in one order, without dropout and with noise that is alike for all samples."""
+    arguments, _ = RUNS[name]
+    grouped = "_in_a_group" if name == "imagenet" else ""  # the script before is for DistributedDataParallel
+    before, after = (str(EXAMPLES / f"{name}_{side}.py") for side in ("before", "after"))
+    (single,) = alone.run(f"torch_example_cases:trained{grouped}", path=before, arguments=arguments)
+    both = pair.run("torch_example_cases:trained", path=after, arguments=arguments)
+    assert both[0]["weights"] == both[1]["weights"]
+    assert all(whole for one in both for whole in one["whole"]) and both[0]["whole"]
+    mine, theirs = (torch.tensor(one["weights"], dtype=torch.float64) for one in (both[0], single))
+    assert (mine - theirs).abs().max().item() < 1e-9
 
 
 @pytest.mark.parametrize("name", ["mnist", "nanogpt", "gan", "stream", "lengths", "finetune"])

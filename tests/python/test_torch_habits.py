@@ -83,8 +83,9 @@ def test_a_stream_gives_each_sample_once_and_its_end_is_proven(pair, tmp_path, l
         0, "Proven: every sample of the 2 finished epochs was used exactly once.")  # fmt: skip
 
 
-def test_a_stream_in_parts_goes_on_with_another_number_of_workers(pair, alone, tmp_path, ledger):
-    before = pair.run(CASES + "shards_half_and_rest", folder=str(tmp_path), size=2)
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_stream_in_parts_goes_on_with_another_number_of_workers(pair, alone, tmp_path, ledger, num_workers):
+    before = pair.run(CASES + "shards_half", folder=str(tmp_path), num_workers=num_workers)
     after = alone.run(CASES + "shards_rest", folder=str(tmp_path))
     assert together([*before, *after]) == list(range(487)) and after[0]["complete"]
     assert ledger(tmp_path / "run.jsonl")[0] == 0
@@ -121,8 +122,9 @@ def test_streams_that_differ_between_workers_are_found_out(pair):
 
 def test_what_becomes_of_a_sample_does_not_depend_on_who_reads_its_part(pair, alone):
     (single,) = alone.run(CASES + "augmented_shards", num_workers=0)
-    first, second = pair.run(CASES + "augmented_shards", num_workers=1)
-    assert len(single) == 487 and {**first, **second} == single
+    for num_workers in (1, 3):
+        first, second = pair.run(CASES + "augmented_shards", num_workers=num_workers)
+        assert len(single) == 487 and {**first, **second} == single
 
 
 def test_a_loop_that_is_left_early_ends_its_epoch_on_request(pair, tmp_path, ledger):
@@ -146,6 +148,14 @@ def test_every_dataset_has_a_ledger_and_a_log_of_its_own(pair, tmp_path, ledger)
 
 def test_what_a_dataloader_would_be_told_is_answered(alone):
     (words,) = alone.run(CASES + "keywords")
+    advice = (
+        "'sampler': the order follows the job's seed= and the epoch, so that set_epoch() is not needed; leave it out",
+        "'batch_size': shares change from step to step; job.batch_sizes has those of all workers, and",
+        "'batch_sampler': the job deals the samples; say sampler= to job.loader() for an order or a choice of",
+        "'x'",
+    )
+    for said, expected in zip(words.pop("attributes"), advice, strict=True):
+        assert said.startswith(f"AttributeError: the loader of a job has no attribute {expected}")
     begins = {
         "shuffle": "loader() got shuffle=True; samples always come in a random order, by the job's seed=",
         "batch_size": "loader() got batch_size=8; the job deals global_batch= samples",
@@ -159,6 +169,7 @@ def test_what_a_dataloader_would_be_told_is_answered(alone):
         "sampler": "sampler is a DistributedSampler; permitted: one for a single process",
         "DataLoader": "the DataLoader's batch_sampler is a Batches; permitted: none",
         "DataLoader's drop_last": "the DataLoader has drop_last=True; say last_batch='drop' to the Job",
+        "DataLoader of batches": "the DataLoader has batch_size=None, so that it hands on batches that its dataset has",
     }
     assert words.keys() == begins.keys()
     for name, begin in begins.items():

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 import isochron.torch as isochron
 from isochron.torch import collectives
-from data_cells import read_part
+from data_cells import as_points, read_part, rows, web_shards
 from loop_cells import BATCH, Points, PointStream, error, sgd, small_model
 
 
@@ -130,11 +130,10 @@ def stream(folder, num_workers, size=103):
     return {"seen": seen, "complete": complete, "epoch": epoch}
 
 
-def shards_half_and_rest(folder, size):
-    """Some steps of a stream in parts, and the rest after a restart."""
-    dataset = isochron.Shards(range(24), read_part)
-    job, *rest = begin(log=f"{folder}/run.jsonl", dataset=dataset)
-    seen = steps(job, *rest, most=7)
+def shards_half(folder, num_workers):
+    """Some steps of a stream in parts; the rest is for after a restart."""
+    job, model, optimizer, loader = begin(log=f"{folder}/run.jsonl", dataset=isochron.Shards(range(24), read_part))
+    seen = steps(job, model, optimizer, job.loader(loader.dataset, num_workers=num_workers), most=7)
     job.save(f"{folder}/job.pt")
     job.close()
     return {"seen": seen}
@@ -254,9 +253,15 @@ def keywords():
     words["DataLoader"] = message_of(job.loader, batches)
     dropping = DataLoader(Points(487), batch_size=8, drop_last=True)
     words["DataLoader's drop_last"] = message_of(job.loader, dropping)
+    for kind in (Points, PointStream):
+        ready = message_of(job.loader, DataLoader(kind(), batch_size=None))
+        assert words.setdefault("DataLoader of batches", ready) == ready
     job.close()
     job = isochron.Job(global_batch=BATCH, last_batch="drop")
     assert len(job.loader(dropping)) == 487 // BATCH
+    loader = job.loader(Points())
+    names = "sampler", "batch_size", "batch_sampler", "x"
+    words["attributes"] = [message_of(getattr, loader, name) for name in names]
     job.close()
     return words
 
@@ -517,37 +522,11 @@ def trained_copies():
 
 def web_files(folder):
     """Six small files of a WebDataset, of which each worker reads its own."""
-    import webdataset
-
-    def read(path):
-        samples = webdataset.WebDataset(path, shardshuffle=False, nodesplitter=None).decode()
-        return samples.map(lambda sample: points[int(sample["cls"])])
-
-    points = Points(96)
-    paths = [f"{folder}/part-{part}.tar" for part in range(6)]
-    if dist.get_rank() == 0:
-        for part, path in enumerate(paths):
-            with webdataset.TarWriter(path) as file:
-                for number in range(part, 96, 6):
-                    file.write({"__key__": f"{number:04}", "cls": number})
-    dist.barrier()
-    job, *rest = begin(dataset=isochron.Shards(paths, read))
+    job, *rest = begin(dataset=web_shards(folder, 96, 6))
     seen = steps(job, *rest)
     complete = job.ledger.complete
     job.close()
     return {"seen": seen, "complete": complete}
-
-
-def rows(shard):
-    points = Points(96)
-    for part in shard:
-        for number in range(part, 96, 6):
-            yield {"number": number, "x": points[number][1].tolist(), "y": points[number][2].tolist()}
-
-
-def as_points(samples):
-    return [torch.tensor([sample[name] for sample in samples], dtype=kind)
-            for name, kind in (("number", torch.int64), ("x", torch.float64), ("y", torch.float64))]  # fmt: skip
 
 
 def streaming_rows():
@@ -555,7 +534,7 @@ def streaming_rows():
     from datasets import IterableDataset
     from datasets.distributed import split_dataset_by_node
 
-    whole = IterableDataset.from_generator(rows, gen_kwargs={"shard": list(range(6))})
+    whole = IterableDataset.from_generator(rows, gen_kwargs={"shard": list(range(6)), "size": 96, "parts": 6})
     job = isochron.Job(global_batch=BATCH)
     model = small_model()
     model, optimizer = job.prepare(model, sgd(model))

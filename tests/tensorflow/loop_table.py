@@ -9,6 +9,9 @@ ROWS = {
     "two_losses": ("tensorflow", "two losses", "one tape"),
     "clipped": ("tensorflow", "job.step", "gradients clipped by their norm"),
     "fit_pipeline": ("keras", "fit", "tf.data with shuffle"),
+    "fit_class_weight": ("keras", "fit", "class_weight"),
+    "fit_sample_weight": ("keras", "fit", "weights of samples"),
+    "fit_padded": ("keras", "fit", "ragged samples, padded"),
 }
 
 

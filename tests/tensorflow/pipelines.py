@@ -145,36 +145,59 @@ def run_loop(name, pipeline, make_step):
 
 def own_pipelines(folder):
     """map, shuffle with a seed, batch and unbatch, ragged samples that are padded; two losses, clipping."""
-    assert {*LOOPS, "fit_pipeline"} == {*loop_table.ROWS}
+    assert {*LOOPS, *FITS} == {*loop_table.ROWS}
     with double_precision():
         far = max(check_split(functools.partial(run_loop, *loop)) for loop in LOOPS.values())
     return f"off by {far:.2g}"
 
 
-def run_fit():
+def weighted():
+    """With a weight for each sample."""
+    tf.random.set_seed(5)
+    x, y = models.images()
+    weights = np.random.default_rng(4).uniform(0.5, 2.0, len(y))
+    return tf.data.Dataset.from_tensor_slices((x.astype("float64"), y, weights)).shuffle(64, seed=7)
+
+
+FITS = {  # the model, the pipeline, what else fit() is told
+    "fit_pipeline": ("mlp", shuffled, {}),
+    "fit_class_weight": ("mlp", shuffled, {"class_weight": {0: 1.0, 1: 3.0, 2: 0.5}}),
+    "fit_sample_weight": ("mlp", weighted, {}),
+    "fit_padded": ("transformer", padded, {}),
+}
+
+
+def run_fit(name, pipeline, options):
     sizes = []
     job = make_job(on_step=lambda job: sizes.append(job.batch_sizes))
-    model, _ = models.make("mlp", seed=3 + job.rank)
+    model, _ = models.make(name, seed=3 + job.rank)
 
     def slowed(x):
         slow_down(job, len(x))
         return x
 
+    def slow(x, *rest):
+        return tf.ensure_shape(tf.py_function(slowed, [x], x.dtype), x.shape), *rest
+
     job.compile(model, optimizer=models.momentum(), loss=models.loss_function())
-    dataset = job.dataset(shuffled()).map(
-        lambda x, y: (tf.ensure_shape(tf.py_function(slowed, [x], tf.float64), [None, 8, 8, 1]), y))
-    model.fit(dataset, epochs=EPOCHS, verbose=0)
-    far = models.difference(model, train_alone("mlp", shuffled)[0])
-    assert far <= TOLERANCE, far
+    model.fit(job.dataset(pipeline()).map(slow), epochs=EPOCHS, verbose=0, **options)
     assert job.ledger.complete
+    reference, _ = models.make(name)
+    reference.compile(optimizer=models.momentum(), loss=models.loss_function())
+    dataset = pipeline().batch(parity.BATCH)
+    for _ in range(EPOCHS):
+        for batch in dataset:
+            reference.train_on_batch(*batch, **options)
+    far = models.difference(model, reference)
+    assert far <= TOLERANCE, (pipeline.__name__, far)
     job.close()
     return far, sizes
 
 
 def fit_pipeline(folder):
-    """The same in Keras' fit()."""
+    """The same in Keras' fit(), also with weights of classes and samples."""
     with double_precision():
-        far = check_split(run_fit)
+        far = max(check_split(functools.partial(run_fit, *fit)) for fit in FITS.values())
     return f"off by {far:.2g}"
 
 

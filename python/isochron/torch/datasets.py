@@ -52,27 +52,39 @@ def replica_size(dataset: Any, options: LoaderOptions) -> int:
 
 def take_over(loader: DataLoader[Any], drops_last: bool) -> tuple[Any, dict[str, Any]]:
     """Takes over a DataLoader: dataset, and what loader() would be told. Batches and their order are the job's."""
-    if loader.drop_last and not drops_last:
-        raise ValueError("the DataLoader has drop_last=True; say last_batch='drop' to the Job, or leave it out")
-    plain = isinstance(loader.sampler, (RandomSampler, SequentialSampler)) and not getattr(
-        loader.sampler, "replacement", False
-    )
-    if loader.batch_sampler is not None and type(loader.batch_sampler).__name__ != "BatchSampler":
+    batches: Any = loader.batch_sampler
+    if batches is None:
         raise ValueError(
-            f"the DataLoader's batch_sampler is a {type(loader.batch_sampler).__name__}; permitted: none, since the "
-            "job deals; say sampler= for an order or a choice of one's own"
+            "the DataLoader has batch_size=None, so that it hands on batches that its dataset has made, each of which "
+            "would count as one sample; permitted: a dataset of samples without batches, given to loader() itself"
         )
+    if type(batches).__name__ != "BatchSampler":
+        raise ValueError(
+            f"the DataLoader's batch_sampler is a {type(batches).__name__}; permitted: none, since the job deals; say "
+            "sampler= for an order or a choice of one's own"
+        )
+    if batches.drop_last and not drops_last:
+        raise ValueError("the DataLoader has drop_last=True; say last_batch='drop' to the Job, or leave it out")
     told: dict[str, Any] = {
         "num_workers": loader.num_workers,
         "pin_memory": loader.pin_memory,
         "worker_init_fn": loader.worker_init_fn,
         "multiprocessing_context": loader.multiprocessing_context,
     }
-    if loader.batch_size is not None and loader.collate_fn is not default_collate:
+    if loader.collate_fn is not default_collate:
         told["collate_fn"] = loader.collate_fn
-    if not is_stream(loader.dataset) and not plain:
-        told["sampler"] = loader.sampler
+    if not is_stream(loader.dataset) and not _takes_each_once(batches.sampler, loader.dataset):
+        told["sampler"] = batches.sampler  # DataLoader.sampler is not used beside a batch_sampler
     return loader.dataset, told
+
+
+def _takes_each_once(sampler: Any, dataset: Any) -> bool:
+    """An epoch of it is every sample of the dataset."""
+    return (
+        isinstance(sampler, (RandomSampler, SequentialSampler))
+        and not getattr(sampler, "replacement", False)
+        and len(sampler) == len(dataset)
+    )
 
 
 @dataclass

@@ -9,20 +9,23 @@ Start it with torchrun or another launcher, so that the job finds its place befo
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback
 
+from isochron.errors import Error
 from isochron.torch.job import Job
+from isochron.torch.streams import StreamSource
 
 
 MEANS = ("mean", "avg", torch.mean)  # by which Lightning may be told to reduce what is logged
 
 
 class IsochronCallback(Callback):
-    """Weights every loss before backward and lets the job see the model. Means that a training step, or the end of a
+    """Weights the gradient of every loss and lets the job see the model. Means that a training step, or the end of a
     training epoch, logs with sync_dist=True, which Lightning averages over workers, are weighted, too, so that the
     average is over samples."""
 
@@ -30,6 +33,20 @@ class IsochronCallback(Callback):
         self.job = job
         self._prepared = False
         self._mine = self._everybodys = 0  # samples of the epoch so far
+        self._hook: Any = None  # of the loss whose backward pass is under way
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        if isinstance(trainer.limit_train_batches, int):
+            return
+        try:
+            with contextlib.suppress(Error):  # the module makes the loader
+                _ = self.job.steps_per_epoch
+        except TypeError:
+            raise ValueError(
+                f"limit_train_batches of the Trainer is {trainer.limit_train_batches} with a stream, of which it takes "
+                "a batch ahead to see the end, while the job deals a batch when the one before it is computed; "
+                "permitted: the number of steps of an epoch"
+            ) from None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if not self._prepared:
@@ -65,11 +82,26 @@ class IsochronCallback(Callback):
             self._mine += counts[self.job.rank]
             self._everybodys += sum(counts)
 
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """With a limit Lightning does not ask a stream for more than its last batch, so that it has not ended yet."""
+        self.job.finish_step()
+        source = self.job._source
+        if isinstance(source, StreamSource) and source.left(1) == 0:
+            self.job._begin_step()  # there is none
+
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: torch.Tensor) -> None:
+        """Weights the gradient instead of the loss, which its own backward pass may need, or the module behind it."""
         weight = self.job.weight
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        seen = loss.detach() if scaler is None else loss.detach() / scaler.scale(torch.ones_like(loss))
         if pl_module.automatic_optimization:  # which has divided the loss already
-            self.job.log_loss(loss * trainer.accumulate_grad_batches)
-        loss.mul_(weight)
+            seen = seen * trainer.accumulate_grad_batches
+        _ = seen * weight  # the job logs what its weight is multiplied with
+        factor = float(weight)
+        self._hook = loss.register_hook(lambda gradient: gradient * factor)
+
+    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
+        self._hook.remove()  # the graph may be kept for another pass
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         self.job.finish_step()

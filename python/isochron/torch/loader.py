@@ -11,6 +11,18 @@ if TYPE_CHECKING:
     from isochron.torch.job import Job
 
 
+# What people are used to ask torch's DataLoader, and what to do instead.
+HABITS = {
+    "sampler": "the order follows the job's seed= and the epoch, so that set_epoch() is not needed; leave it out",
+    "set_epoch": "the loader counts its epochs by itself; leave it out",
+    "batch_sampler": "the job deals the samples; say sampler= to job.loader() for an order or a choice of one's own",
+    "batch_size": "shares change from step to step; job.batch_sizes has those of all workers, and "
+    "job.options.global_batch is their sum",
+    "drop_last": "say last_batch='drop' to the Job; job.options.last_batch has it",
+    "generator": "the order follows the job's seed=",
+}
+
+
 class Loader:
     """What is left of the epoch, this worker's share of a global batch at a time; iterating again gives the next epoch.
 
@@ -40,6 +52,10 @@ class Loader:
     def __repr__(self) -> str:
         where = f"step {self._job.step}, epoch {self.epoch}"
         return f"<Loader of {type(self.dataset).__name__} in a job of {self._job.size} workers: {where}>"
+
+    def __getattr__(self, name: str) -> Any:
+        what = f"the loader of a job has no attribute '{name}'"
+        raise AttributeError(f"{what}: {HABITS[name]}" if name in HABITS else what)
 
     @property
     def dataset(self) -> Any:

@@ -1,9 +1,10 @@
 """Streams in parts, of which every worker reads its own: files of a WebDataset, shards of a Hugging Face dataset.
 
-Who needs samples is dealt the next part that nobody has. Before every step the workers tell each other in one small
-exchange how many samples each has for it and from which parts, so all know what was used of every part: that is what a
-checkpoint holds, and what those that are left go on from when a worker is lost. Towards the end of an epoch, when no
-part is left to deal, steps are smaller than the global batch.
+Who needs samples is dealt the next part that nobody has, and who has several loader processes one for each of them:
+their samples are taken in turn. Before every step the workers tell each other in one small exchange how many samples
+each has for it and from which parts, so all know what was used of every part: that is what a checkpoint holds, and what
+those that are left go on from when a worker is lost. Towards the end of an epoch, when no part is left to deal, steps
+are smaller than the global batch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from isochron._core import Replica, StepPlan, mix_key
 from isochron.errors import Error
 from isochron.options import SharedOptions
 from isochron.torch.source import LoaderOptions, Share
-from isochron.torch.streams import read_stream, require_whole
+from isochron.torch.streams import CHUNK, read_stream, require_whole
 from isochron.torch.world import World
 
 MOST_SNAPSHOTS = 256
@@ -91,6 +92,7 @@ class _Offer:
     samples: list[tuple[int, int]]  # parts and how many of each, in order
     ended: list[int]  # parts that have no more behind those
     wants: int
+    idle: bool  # whether it has a loader process without a part
 
     @property
     def count(self) -> int:
@@ -230,13 +232,14 @@ class ShardSource:
     # Reading.
 
     def _gather(self) -> list[_Offer]:
-        """Everybody's, when all have what they want or no part is left."""
+        """Everybody's, when all have what they want and their loader processes have parts, or no part is left."""
         while True:
             offers: list[_Offer] = self._world.gather_objects(self._offer())
             lacking = [rank for rank, offer in enumerate(offers) if offer.count < offer.wants]
-            if not lacking or not self._waiting:
+            idle = [rank for rank, offer in enumerate(offers) if offer.idle and rank not in lacking]
+            if not self._waiting or not (lacking or idle):
                 return offers
-            for rank in lacking:
+            for rank in (*lacking, *idle):
                 if self._waiting:
                     part = self._waiting.popleft()
                     if rank == self._replica.rank:
@@ -246,19 +249,23 @@ class ShardSource:
         wants = self._replica.decision.batch_sizes[self._replica.rank]
         while len(self._ready) < wants and self._reading:
             part, samples = self._reading[0]
-            new = list(islice(samples, wants - len(self._ready)))
+            new = list(islice(samples, min(wants - len(self._ready), CHUNK)))
             self._ready.extend((part, sample) for sample in new)
             if not new:
                 self._ended.add(part)
                 self._reading.popleft()
+            else:
+                self._reading.rotate(-1)  # the next process's turn
         counts: dict[int, int] = {}
         for part, _ in islice(self._ready, wants):
             counts[part] = counts.get(part, 0) + 1
         behind = {part for part, _ in islice(self._ready, wants, None)}
-        return _Offer(list(counts.items()), [part for part in counts if part in self._ended - behind], wants)
+        ended = [part for part in counts if part in self._ended - behind]
+        idle = wants > 0 and len(self._reading) < self._options.num_workers
+        return _Offer(list(counts.items()), ended, wants, idle)
 
     def _open(self, part: int) -> Iterator[Any]:
         stream = self._shards.read(self._shards.parts[part])
         key = [self._seed, self._place[0], part]
-        samples = read_stream(stream, self._options, min(self._options.num_workers, 1), key)
+        samples = read_stream(stream, self._options, self._options.num_workers > 0, key)
         return islice(samples, self._progress.used.get(part, 0), None)

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from isochron._core import Replica, StepPlan, mix_key
 from isochron.lengths import as_they_arrive, learns_squares
@@ -28,21 +28,17 @@ log = logging.getLogger("isochron")
 CHUNK = 16  # samples that are read at a time
 
 
-class DealtStream(IterableDataset):
-    """A stream in chunks, of which every loader process gives others: process i of n gives the chunks i, i + n, i + 2 n
-    and so on, and their DataLoader takes one from each in turn, so that the order stays. Python's, NumPy's and torch's
-    generators are seeded by `key` and the chunk's number before it is read, and are as before behind it: what a stream
-    draws, for its order or to augment its samples, is the same on all workers, in all processes and after a resume."""
+class ChunkedStream(IterableDataset):
+    """A stream in chunks. Python's, NumPy's and torch's generators are seeded by `key` and the chunk's number before it
+    is read, and are as before behind it: what a stream draws, for its order or to augment its samples, is the same on
+    all workers, in a loader process or none, and after a resume."""
 
     def __init__(self, stream: Any, key: list[int]) -> None:
         self._stream = stream
         self._key = key
 
     def __iter__(self) -> Iterator[list[Any]]:
-        process = get_worker_info()
-        number, count = (0, 1) if process is None else (process.id, process.num_workers)
-        # A stream that asks would deal by itself; all processes must read the same.
-        torch.utils.data._utils.worker._worker_info = None
+        torch.utils.data._utils.worker._worker_info = None  # a stream that asks draws as it does without a process
         samples: Iterator[Any] | None = None
         for turn in itertools.count():
             before = Draws()
@@ -54,8 +50,7 @@ class DealtStream(IterableDataset):
                 before.undo()
             if not chunk:
                 return
-            if turn % count == number:
-                yield chunk
+            yield chunk
 
 
 def require_whole(dataset: Any) -> None:
@@ -68,21 +63,22 @@ def _as_it_is(sample: Any) -> Any:
     return sample
 
 
-def read_stream(stream: Any, options: LoaderOptions, processes: int, key: list[int]) -> Iterator[Any]:
-    """Its samples in their order, read ahead by so many processes; `key` is for what it draws."""
-    if processes == 0:
-        return itertools.chain.from_iterable(DealtStream(stream, key))
+def read_stream(stream: Any, options: LoaderOptions, ahead: bool, key: list[int]) -> Iterator[Any]:
+    """Its samples in their order, read `ahead` by a process or when they are asked for; `key` is for what it draws."""
+    if not ahead:
+        return itertools.chain.from_iterable(ChunkedStream(stream, key))
     chunks = DataLoader(
-        DealtStream(stream, key), batch_size=None, collate_fn=_as_it_is, num_workers=processes,
+        ChunkedStream(stream, key), batch_size=None, collate_fn=_as_it_is, num_workers=1,
         worker_init_fn=options.worker_init_fn, multiprocessing_context=options.multiprocessing_context,
     )  # fmt: skip
-    return itertools.chain.from_iterable(chunks)
+    return itertools.chain.from_iterable(iter(chunks))  # the process begins at once
 
 
 class StreamSource:
     """Samples of an iterable dataset, which come in one order, the same on all workers: each reads all of them and
     keeps its share. So every sample is used once, without a word between the workers; that reading costs each of them
-    the whole stream is the price (shards.py has streams of which each reads a part)."""
+    the whole stream is the price (shards.py has streams of which each reads a part). One loader process reads it ahead:
+    a second one would have to read all of it, too."""
 
     samples_per_epoch = 0  # unknown
     differs = STREAM_DIFFERS
@@ -102,6 +98,12 @@ class StreamSource:
         self._replica = replica
         self._dataset = dataset
         self._options = options
+        if options.num_workers > 1 and replica.rank == 0:
+            log.warning(
+                "num_workers is %d for a stream, which one process of every worker reads, since each further one would "
+                "read all of it again; Shards are for streams of which each process reads a part",
+                options.num_workers,
+            )
         self._world = world
         self._seed = job.seed
         self._global_batch = job.global_batch
@@ -226,7 +228,7 @@ class StreamSource:
         return iter(self._dataset) is iter(self._dataset)
 
     def _beginning(self, epoch: int) -> Beginning:
-        return Beginning.of(islice(self._samples(epoch, processes=0), CHUNK))
+        return Beginning.of(islice(self._samples(epoch, ahead=False), CHUNK))
 
     def plan_again(self, plan: StepPlan) -> None:
         self._plan()
@@ -238,9 +240,9 @@ class StreamSource:
         self._stream = None
 
     def _open(self) -> Iterator[Any]:
-        return islice(self._samples(self._replica.epoch, self._options.num_workers), self.position, None)
+        return islice(self._samples(self._replica.epoch, self._options.num_workers > 0), self.position, None)
 
-    def _samples(self, epoch: int, processes: int) -> Iterator[Any]:
+    def _samples(self, epoch: int, ahead: bool) -> Iterator[Any]:
         if hasattr(self._dataset, "set_epoch"):
             self._dataset.set_epoch(epoch)
-        return read_stream(self._dataset, self._options, processes, [self._seed, epoch])
+        return read_stream(self._dataset, self._options, ahead, [self._seed, epoch])

@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch.utils.data import RandomSampler
 from transformers import Trainer, TrainerCallback
-from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from isochron.torch.job import Job
+from isochron.torch.lengths import lengths_of
 from isochron.torch.loader import Loader
+from isochron.torch.source import is_stream
 
 STATE = "isochron.json"  # in a checkpoint's folder
 _logger = logging.getLogger("isochron")
@@ -42,18 +43,28 @@ class IsochronTrainer(Trainer):
         self.add_callback(_Together(self))
 
     def get_train_dataloader(self) -> Loader:  # type: ignore[override]
+        if self.args.dataloader_drop_last and self.job.options.last_batch != "drop":
+            raise ValueError("dataloader_drop_last is True; say last_batch='drop' to the Job, or leave it out")
         sampler: Any = self._get_train_sampler()
         told: dict[str, Any] = {}
-        if isinstance(sampler, LengthGroupedSampler):  # every step is dealt by length instead, in the job's order
+        if hasattr(sampler, "lengths"):  # every step is dealt by length instead, in the job's order
             told = {"lengths": sampler.lengths, "collate": "padded"}
         elif not isinstance(sampler, RandomSampler):
             told = {"sampler": sampler}
+        told = {**told, **self.loader_options}
+        dataset: Any = self.train_dataset
+        if hasattr(dataset, "remove_columns") and not is_stream(dataset):
+            if isinstance(told.get("lengths"), str):  # a column that the model may know nothing of
+                told["lengths"] = lengths_of(dataset, told["lengths"])
+            dataset, collate_fn = self._remove_unused_columns(dataset, "Training"), self.data_collator
+        else:
+            collate_fn = self._get_collator_with_removed_columns(self.data_collator, "Training")
         return self.job.loader(
-            self.train_dataset,
-            collate_fn=self.data_collator,
+            dataset,
+            collate_fn=collate_fn,
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory,
-            **{**told, **self.loader_options},
+            **told,
         )
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
