@@ -50,9 +50,7 @@ void bind_gain(nb::module_& module) {
       .def_prop_ro("steps", [](const Meter& self) { return self.meter.steps(); })
       .def_prop_ro("seconds", [](const Meter& self) { return self.meter.seconds(); })
       .def_prop_ro("samples_per_second", [](const Meter& self) { return self.meter.samples_per_second(); })
-      .def_prop_ro("median_step_seconds", [](const Meter& self) { return self.meter.step_seconds().p50; })
       .def_prop_ro("balance", [](const Meter& self) { return self.meter.balance(); })
-      .def_prop_ro("utilization", [](const Meter& self) { return self.meter.utilization(); })
       .def_prop_ro(
           "over_equal_shares",
           [](const Meter& self) { return self.gain.estimate().now; },

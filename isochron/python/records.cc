@@ -11,7 +11,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "isochron/core/error.h"
@@ -27,8 +26,6 @@ namespace nb = nanobind;
 
 namespace isochron::python {
 namespace {
-
-using Failure = std::tuple<WorkerId, std::int64_t, bool>;  // as in MemoryFailure
 
 void bind_step_records(nb::module_& module) {
   nb::class_<WorkerStep> worker_step(module, "WorkerStep", "One worker's part of a finished step.");
@@ -169,38 +166,12 @@ void bind_reports(nb::module_& module) {
 
 void bind_progress(nb::module_& module) {
   nb::class_<ProgressReport>(module, "ProgressReport", "How far a worker is when the workers come together anew.")
-      .def_ro_static("NOTHING", &ProgressReport::kNothing)
-      .def_ro("progress", &ProgressReport::progress)
-      .def_ro("worker", &ProgressReport::self)
-      .def_ro("failed_batch", &ProgressReport::failed_batch)
-      .def_ro("chunkable", &ProgressReport::chunkable)
-      .def_ro("moments_known", &ProgressReport::moments_known)
-      .def_ro("next_id", &ProgressReport::next_id)
-      .def_ro("evicted", &ProgressReport::evicted)
-      .def_ro("clock", &ProgressReport::clock)
       .def("encode", &ProgressReport::encode)
       .def_static("decode", &ProgressReport::decode, nb::arg("text"));
   nb::class_<Settlement>(module, "Settlement", "What follows from all workers' progress; the same on all.")
-      .def_ro("progress", &Settlement::progress)
       .def_ro("leader", &Settlement::leader)
       .def_ro("behind", &Settlement::behind)
-      .def_ro("unfinished", &Settlement::unfinished)
-      .def_ro("moments_known", &Settlement::moments_known)
-      .def_ro("workers", &Settlement::workers)
-      .def_ro("joined", &Settlement::joined)
-      .def_prop_ro(
-          "out_of_memory",
-          [](const Settlement& self) {
-            std::vector<Failure> failures;
-            failures.reserve(self.out_of_memory.size());
-            for (const MemoryFailure& failure : self.out_of_memory) {
-              failures.emplace_back(failure.worker, failure.batch, failure.chunkable);
-            }
-            return failures;
-          })
-      .def_ro("evicted", &Settlement::evicted)
-      .def_ro("clocks", &Settlement::clocks)
-      .def_ro("next_id", &Settlement::next_id);
+      .def_prop_ro("out_of_memory", [](const Settlement& self) { return !self.out_of_memory.empty(); });
   module.def(
       "settle",
       [](const std::vector<ProgressReport>& reports) { return settle(reports); },

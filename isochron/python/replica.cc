@@ -75,8 +75,6 @@ void bind_plan(nb::module_& module) {
       .def_prop_ro("loss", [](const StepOutcome& self) { return self.record.loss; })
       .def_ro("stop", &StepOutcome::stop)
       .def_ro("stop_signal", &StepOutcome::stop_signal)
-      .def_ro("newcomer", &StepOutcome::newcomer)
-      .def_ro("epoch_finished", &StepOutcome::epoch_finished)
       .def_ro("non_finite", &StepOutcome::non_finite);
 }
 
@@ -178,7 +176,6 @@ void bind_steps(nb::class_<Replica>& replica) {
       [](Replica& self, const nb::kwargs& measured) { return self.report(make_report(measured)); },
       nb::arg("measured"),
       "Keywords are the fields of a StepReport that were measured.");
-  replica.def("measure_gradient", &Replica::measure_gradient, nb::arg("local_square"), nb::arg("global_square"));
   replica.def(
       "average_weight",
       [](const Replica& self, const Reports& reports) { return self.average_weight(reports); },
@@ -283,7 +280,6 @@ void bind_views(nb::class_<Replica>& replica) {
       .def_prop_ro("chunk_size", &Replica::chunk_size)
       .def_prop_ro("by_cost", &Replica::by_cost)
       .def_prop_ro("units_per_sample", &Replica::units_per_sample)
-      .def_prop_ro("work_per_sample", &Replica::work_per_sample)
       .def_prop_ro("work_per_square", &Replica::work_per_square)
       .def("foresee", &Replica::foresee, nb::arg("epoch"), nb::arg("position"))
       .def_prop_ro("stopping", &Replica::stopping)
