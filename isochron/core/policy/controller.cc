@@ -121,12 +121,7 @@ struct Controller::Snapshot {
     state.field("changed", decision.changed);
     state.field("repaired", decision.repaired);
     state.field("words", decision.words);
-    auto reason = static_cast<std::int64_t>(decision.reason);
-    state.field("reason", reason);
-    if (reason < 0 || reason > static_cast<std::int64_t>(kLastReason)) {
-      throw std::invalid_argument("state field reason is " + std::to_string(reason) + "; permitted: a known reason");
-    }
-    decision.reason = static_cast<Reason>(reason);
+    exchange_reason(state, decision.reason);
     state.part("rate", rate);
     state.part("learned", policy);
   }

@@ -49,12 +49,7 @@ struct RecordState {
     std::apply([&](const auto&... column) { (exchange_column(state, column, record.workers), ...); }, kWorkerColumns);
     state.field("learning_rate_factor", record.learning_rate_factor);
     state.field("changed", record.changed);
-    auto reason = static_cast<std::int64_t>(record.reason);
-    state.field("reason", reason);
-    if (reason < 0 || reason > static_cast<std::int64_t>(kLastReason)) {
-      throw std::invalid_argument("state field reason is " + std::to_string(reason) + "; permitted: a known reason");
-    }
-    record.reason = static_cast<Reason>(reason);
+    exchange_reason(state, record.reason);
     state.field("words", record.words);
     state.field("loss", record.loss);
   }
