@@ -34,6 +34,7 @@ class RollCall {
   // Ranks that have started fewer collectives than this one. Takes up to `patience` if somebody keeps silent.
   std::vector<Missing> ask(std::int64_t started, std::chrono::milliseconds patience);
 
+  const std::vector<Peer>& peers() const { return peers_; }  // by rank
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }

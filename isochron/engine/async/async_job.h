@@ -120,7 +120,6 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   JobOptions options_;
   std::unique_ptr<Membership> membership_;
   std::vector<Worker> members_;  // by rank, dedicated servers too
-  std::vector<Peer> peers_;      // by rank
   int workers_ = 0;              // the first so many ranks
   Worker self_;                  // whatever rank it has
   bool trains_;                  // or only serves parameters
