@@ -100,12 +100,6 @@ Job::Async::~Async() {
   close();
 }
 
-void Job::Async::require(bool condition, const char* what) {
-  if (!condition) {
-    throw std::logic_error(what);
-  }
-}
-
 double Job::Async::now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
 }
@@ -323,9 +317,7 @@ bool Job::Async::computed(double loss) {
 }
 
 void Job::Async::finish_step() {
-  if (phase() == Phase::kComputing) {
-    throw std::logic_error("the loader went on to the next step before backward()");
-  }
+  require(phase() != Phase::kComputing, "the loader went on to the next step before backward()");
   while (phase() == Phase::kPushing) {
     try {
       finish_update();

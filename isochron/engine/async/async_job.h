@@ -80,7 +80,6 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   std::int64_t step() const;
   double now() const;
 
-  static void require(bool condition, const char* what);
   void require_batch(const BackwardPass& pass) const;
   const Sampler& sampler() const;
   server::Members members() const { return {.workers = members_, .rank = rank(), .trainers = workers_}; }
