@@ -76,8 +76,8 @@ void PrometheusMetrics::observe(const Record& record, std::span<const WorkerStep
 }
 
 void PrometheusMetrics::observe(const EventRecord& record) {
-  const EventKind* const kind = find_event(record.event);
-  if (kind != nullptr && kind->removes_worker) {
+  meter_.add(record);
+  if (removes_worker(record)) {
     last_steps_.erase(record.worker);
   } else if (is(record, Event::kJoin)) {
     labels_[record.worker] = '{' + label("worker", record.words) + '}';

@@ -53,8 +53,7 @@ class Bookkeeping:
 
     def write(self, records: Iterable[_core.StepRecord | _core.UpdateRecord | _core.EventRecord]) -> None:
         for record in records:
-            if not isinstance(record, _core.EventRecord):
-                self.meter.add(record)
+            self.meter.add(record)
             if self.log is not None:
                 self.log.write(record)
 

@@ -490,6 +490,7 @@ class Steps(Datasets):
 
     def _tell(self, events: list[_core.EventRecord]) -> None:
         for event in events:
+            self._meter.add(event)
             self._trace.event(event)
 
     def _now(self) -> float:

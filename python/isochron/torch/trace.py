@@ -104,11 +104,15 @@ class Trace:
         self._write(record)
         if self._board is not None:
             self._draw(record, record.workers, "balance", record.balance)
+            samples = sum(record.batch_sizes)
+            self._board.add_scalar("isochron/samples_per_second", samples / max(record.seconds, 1e-9), record.step)
 
-    def update(self, record: UpdateRecord) -> None:
+    def update(self, record: UpdateRecord, samples_per_second: float) -> None:
+        """With the rate of all workers, as far as updates tell."""
         self._write(record)
         if self._board is not None:
             self._draw(record, [record.worker], "staleness", record.staleness)
+            self._board.add_scalar("isochron/samples_per_second", samples_per_second, record.step)
 
     def _write(self, record: StepRecord | UpdateRecord) -> None:
         self._next_step = record.step + 1
@@ -125,9 +129,7 @@ class Trace:
     ) -> None:
         scalar = self._board.add_scalar
         scalar(f"isochron/{figure}", value, record.step)
-        samples = sum(worker.batch for worker in workers)
         scalar("isochron/step_seconds", record.seconds, record.step)
-        scalar("isochron/samples_per_second", samples / max(record.seconds, 1e-9), record.step)
         if record.loss == record.loss:
             scalar("isochron/loss", record.loss, record.step)
         for worker in workers:
