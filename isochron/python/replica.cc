@@ -13,6 +13,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include "isochron/python/bind.h"
@@ -37,6 +38,31 @@ std::vector<Pair> to_pairs(const std::vector<Interval>& intervals) {
     pairs.push_back(to_pair(interval));
   }
   return pairs;
+}
+
+void bind_state(nb::module_& module) {
+  nb::class_<State>(module, "State", "What a replica, a ledger or a controller has saved, field by field.")
+      .def(
+          "__init__",
+          [](State* self, const nb::bytes& saved) { new (self) State(from_bytes(saved)); },
+          nb::arg("saved"))
+      .def("part", &State::part, nb::arg("name"), "The fields whose names begin with `name` and a dot, without that.")
+      .def("put", &State::put, nb::arg("name"), nb::arg("part"), "Puts the part in the place of these fields.")
+      .def(
+          "number",
+          [](const State& self, const std::string& name) { return self.numbers.at(name).at(0); },
+          nb::arg("name"))
+      .def(
+          "set",
+          [](State& self, const std::string& name, double value) { self.numbers[name] = {value}; },
+          nb::arg("name"),
+          nb::arg("value"))
+      .def(
+          "set",
+          [](State& self, const std::string& name, const std::string& value) { self.words[name] = value; },
+          nb::arg("name"),
+          nb::arg("value"))
+      .def("to_bytes", [](const State& self) { return to_bytes(self); });
 }
 
 void bind_plan(nb::module_& module) {
@@ -290,6 +316,7 @@ void bind_views(nb::class_<Replica>& replica) {
 }  // namespace
 
 void bind_replica(nb::module_& module) {
+  bind_state(module);
   bind_plan(module);
   nb::class_<Replica> replica(module, "Replica", "One worker's copy of a synchronous job: the step protocol.");
   bind_making(replica);

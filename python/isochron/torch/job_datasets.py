@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from isochron import _core, replica_state
+from isochron import _core
 from isochron.errors import Error, PeerError
 from isochron.other_data import refusal
 from isochron.torch import state
@@ -185,7 +185,7 @@ class Datasets:
             return self.epoch
         if data.beside is not None:
             return data.beside.epoch
-        return int(float.fromhex(replica_state.value_of(data.place, "epoch")))
+        return int(_core.State(data.place).number("epoch"))
 
     def _ledger_of(self, data: Data) -> _core.Ledger:
         if data.beside is not None and data.beside.ledger is not None:
@@ -193,7 +193,7 @@ class Datasets:
         if data is self._data or data.place is None:
             return self._replica.ledger
         ledger = _core.Ledger(0)
-        ledger.restore(replica_state.part(data.place, "ledger.").encode())
+        ledger.restore(_core.State(data.place).part("ledger").to_bytes())
         return ledger
 
     def _save_datasets(self) -> dict[str, Any]:
