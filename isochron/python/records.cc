@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -26,6 +27,8 @@ namespace nb = nanobind;
 
 namespace isochron::python {
 namespace {
+
+struct EventNames {};
 
 void bind_step_records(nb::module_& module) {
   nb::class_<WorkerStep> worker_step(module, "WorkerStep", "One worker's part of a finished step.");
@@ -114,11 +117,13 @@ void bind_other_records(nb::module_& module) {
       nb::arg("batches"),
       nb::arg("seconds"),
       "Mean over longest compute time of the workers that computed; NaN if none did.");
-  nb::list names;
+  nb::class_<EventNames> events(module, "Event", "What can happen to a worker or to a job, as the run log spells it.");
   for (const EventKind& kind : kEvents) {
-    names.append(std::string(kind.name));
+    std::string constant(kind.name);
+    std::ranges::transform(
+        constant, constant.begin(), [](unsigned char c) { return c == '-' ? '_' : std::toupper(c); });
+    events.attr(constant.c_str()) = std::string(kind.name);
   }
-  module.attr("EVENTS") = nb::tuple(names);
 }
 
 std::vector<float> to_floats(const nb::bytes& bytes) {

@@ -110,7 +110,7 @@ void validate_change(const Change& change, std::size_t number, const std::set<st
       "the name of a worker, or \"*\"");
   const bool speed = change.cores.has_value();
   check.require(
-      speed != (change.event != Event::kNone),
+      speed != (change.event != Event::kSpeed),
       "what changes",
       speed ? "given twice" : "missing",
       "one of cores and event");
@@ -120,22 +120,6 @@ void validate_change(const Change& change, std::size_t number, const std::set<st
 }
 
 }  // namespace
-
-std::string_view to_string(Event event) {
-  switch (event) {
-    case Event::kNone:
-      return "speed";
-    case Event::kKill:
-      return "kill";
-    case Event::kStop:
-      return "stop";
-    case Event::kContinue:
-      return "continue";
-    case Event::kJoin:
-      return "join";
-  }
-  return "";
-}
 
 void ClusterSpec::validate() const {
   const Checker check("cluster \"" + name + "\"");

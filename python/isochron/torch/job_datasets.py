@@ -152,7 +152,8 @@ class Datasets:
         begun = self._replica.position > 0
         self._replica.end_epoch()
         if begun:
-            self._tell([_core.EventRecord(self.step, self._now(), "epoch-end", self._replica.workers[0].id, "")])
+            first = self._replica.workers[0].id
+            self._tell([_core.EventRecord(self.step, self._now(), _core.Event.EPOCH_END, first, "")])
 
     def _is_beside(self, data: Data) -> bool:
         return self._awaits_backward and data is not self._data

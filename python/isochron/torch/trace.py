@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from isochron._core import EventRecord, RunLog, StepRecord, UpdateRecord, Worker, WorkerStep
+from isochron._core import Event, EventRecord, RunLog, StepRecord, UpdateRecord, Worker, WorkerStep
 from isochron.log_files import begin, numbered
 from isochron.torch.options import JobOptions
 
@@ -64,7 +64,7 @@ class Trace:
                     self._write_recent()
                 self._recent.clear()
         if self._log is not None and self._next_step != step:
-            self._set_step("other-data" if others and self._next_step < step else "resume", step)
+            self._set_step(Event.OTHER_DATA if others and self._next_step < step else Event.RESUME, step)
         if options.tensorboard is not None and self._board is None:
             self._board = options.tensorboard
             if not hasattr(self._board, "add_scalar"):
@@ -96,7 +96,7 @@ class Trace:
     def resume(self, step: int) -> None:
         """A state of that step was loaded into a job that has begun."""
         if self._log is not None and self._next_step != step:
-            self._set_step("resume", step)
+            self._set_step(Event.RESUME, step)
 
     def step(self, record: StepRecord) -> None:
         if record.changed:
@@ -138,11 +138,11 @@ class Trace:
             scalar(f"isochron/compute_seconds/{name}", worker.compute_seconds, record.step)
 
     def event(self, record: EventRecord) -> None:
-        level = logging.INFO if record.event == "epoch-end" else logging.WARNING
+        level = logging.INFO if record.event == Event.EPOCH_END else logging.WARNING
         log.log(level, "step %d: %s of worker %d %s", record.step, record.event, record.worker, record.words)
         if self._log is not None:
             self._log.write(record)
-        elif record.event == "rollback":
+        elif record.event == Event.ROLLBACK:
             self._forget_from(record.step)
         if self._options.on_event is not None:
             self._options.on_event(record)
