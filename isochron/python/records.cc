@@ -164,7 +164,7 @@ void bind_reports(nb::module_& module) {
       "read_reports",
       [](const nb::bytes& bytes) { return decode_reports(to_floats(bytes)); },
       nb::arg("bytes"),
-      "Of all ranks, one after the other.");
+      "Those of all ranks, one after the other.");
   module.def(
       "read_reports", [](const std::vector<float>& numbers) { return decode_reports(numbers); }, nb::arg("numbers"));
 }

@@ -206,7 +206,7 @@ void bind_steps(nb::class_<Replica>& replica) {
       "average_weight",
       [](const Replica& self, const Reports& reports) { return self.average_weight(reports); },
       nb::arg("reports"),
-      "Of this worker's change of the parameters in a round.");
+      "The weight of this worker's change of the parameters in a round.");
   replica.def(
       "judge",
       [](const Replica& self, const Reports& reports, bool finite) { return self.judge(reports, finite); },

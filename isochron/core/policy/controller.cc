@@ -31,15 +31,15 @@ bool is_repair(const Roster& roster, std::span<const double> wished, std::span<c
 
 std::string repair_words(const Roster& roster, std::span<const double> wished) {
   if (!std::ranges::all_of(wished, [](double wish) { return std::isfinite(wish); })) {
-    return "; a proposal that is no number mended to the split in force";
+    return "; a proposal that is no number repaired to the split in force";
   }
   const double sum = std::accumulate(wished.begin(), wished.end(), 0.0);
   const auto global_batch = static_cast<double>(roster.global_batch);
   if (std::abs(sum - global_batch) < 0.5 || std::abs(sum) > 1e15) {
-    return "; proposal mended to the nearest split within the bounds";
+    return "; proposal repaired to the nearest split within the bounds";
   }
   const auto units = static_cast<double>(roster.units_per_sample);
-  return "; proposal of " + std::to_string(std::llround(sum / units)) + " samples mended to " +
+  return "; proposal of " + std::to_string(std::llround(sum / units)) + " samples repaired to " +
          std::to_string(roster.global_batch / roster.units_per_sample);
 }
 
