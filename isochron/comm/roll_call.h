@@ -49,4 +49,9 @@ class RollCall {
   std::int64_t answer_ = 0;  // a member, since MPI may read it after the call
 };
 
+// Who may put whom out of a job: whether the silent ones are the side that may, among `size` ranks; those known to be
+// `dead` belong to none. Where a network falls apart each side sees the other as silent, and could kill it; if both
+// did, nobody would be left. So the larger side may, and of equal halves the one with the first rank. Pure.
+bool is_outvoted(const std::vector<RollCall::Missing>& missing, const std::vector<int>& dead, int size);
+
 }  // namespace isochron
