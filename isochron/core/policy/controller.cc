@@ -96,9 +96,7 @@ std::string id_text(const Roster& roster) {
 void exchange_fixed(StateExchange& state, std::string_view name, const std::string& value) {
   std::string saved = value;
   state.field(name, saved);
-  if (saved != value) {
-    throw std::invalid_argument("state field " + std::string(name) + " is '" + saved + "'; permitted: '" + value + "'");
-  }
+  require(saved == value, "state field " + std::string(name), in_quotes(saved), in_quotes(value));
 }
 
 }  // namespace
