@@ -85,7 +85,7 @@ def main():
     parser.add_argument("--device", default="cpu", help="of this worker")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--task", choices=TASKS, default="cnn", help="cnn and lenet are for CPUs, the others for GPUs")
-    parser.add_argument("--numbers", default="stop", help="what the job does about gradients that are not finite")
+    parser.add_argument("--on-nonfinite", default="stop", help="what the job does about gradients that are not finite")
     parser.add_argument("--solo-seconds", type=float, default=6.0)
     parser.add_argument("--first-steps", type=int, help="of the first turn, which does not count; else --steps")
     parser.add_argument("--equal-steps", type=int, help="of a turn with equal shares, if others have --steps")
@@ -116,7 +116,8 @@ def main():
             continue
         policy, *said = name.split("+")
         settings = {key: int(value) for key, value in (one.split("=") for one in said)}
-        loops[name] = ours(policy=oracle if policy == "oracle" else policy, numbers=options.numbers, **settings, **kind)
+        given = oracle if policy == "oracle" else policy
+        loops[name] = ours(policy=given, on_nonfinite=options.on_nonfinite, **settings, **kind)
     rates = {name: [] for name in loops}
     for turn in range(options.turns + 1):
         for name in loops:

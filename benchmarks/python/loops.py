@@ -48,8 +48,8 @@ def by_itself(job, task, dataset, batch, device="cpu"):
         yield from plain_epoch(task, model, optimizer, loader, device)
 
 
-def ours(task, dataset, batch, policy, device="cpu", numbers="stop", **options):
-    job = isochron.Job(global_batch=batch, policy=policy, device=device, on_nonfinite=numbers, **options)
+def ours(task, dataset, batch, policy, device="cpu", on_nonfinite="stop", **options):
+    job = isochron.Job(global_batch=batch, policy=policy, device=device, on_nonfinite=on_nonfinite, **options)
     model = network(task, device)
     model, optimizer = job.prepare(model, task.optimizer(model))
     loader = job.loader(dataset)

@@ -85,7 +85,7 @@ Proposal OmniLearnPolicy::follow_paper(const Roster& roster, std::span<const std
   double largest_change = 0.0;
   for (std::size_t k = 0; k < batches.size(); ++k) {
     bounds.push_back(bounds_of(roster.workers[k], k));
-    batches[k] = std::clamp(batches[k], bounds[k].low, bounds[k].high);
+    batches[k] = clamped(batches[k], bounds[k]);
     const auto old = static_cast<double>(current[k]);
     largest_change = std::max(largest_change, std::abs(batches[k] - old) / std::max(old, 1.0));
   }
@@ -100,8 +100,8 @@ Proposal OmniLearnPolicy::follow_code(const Roster& roster, std::span<const std:
   if (iterations_ < options_.interval) {
     return keep(current, Reason::kObserving, "measuring until the interval ends");
   }
-  const double high = options_.b_max == 0 ? static_cast<double>(kNoLimit) : static_cast<double>(options_.b_max);
-  const BatchBounds bounds{.low = std::min(static_cast<double>(options_.b_min), high), .high = high};
+  const std::int64_t high = options_.b_max == 0 ? kNoLimit : options_.b_max;
+  const BatchBounds bounds{.min_batch = std::min(options_.b_min, high), .max_batch = high};
   return adjust(
       omnilearn_code_law(current, times_.seconds(), roster.global_batch, options_.dead_band, bounds), current);
 }
@@ -126,7 +126,7 @@ BatchBounds OmniLearnPolicy::bounds_of(const Worker& worker, std::size_t place) 
     high = limit == 0 ? high : std::min(high, limit);
   }
   const std::int64_t low = std::min(std::max(options_.b_min, worker.min_batch), high);
-  return {.low = static_cast<double>(low), .high = static_cast<double>(high)};
+  return {.min_batch = low, .max_batch = high};
 }
 
 void OmniLearnPolicy::exchange(StateExchange& state) {

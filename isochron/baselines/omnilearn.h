@@ -5,7 +5,7 @@
 //   code   the reference implementation of 2025: once per interval (an epoch), plain means, a dead band per worker.
 // Neither law keeps the global batch. The papers leave open how it is restored: the paper variant adds one term to all
 // batches, like the reference code, which breaks the balance again, or with sum=scaled multiplies them by one factor.
-// What the code variant proposes is mended by the controller. O(K) a step.
+// What the code variant proposes is repaired by the controller. O(K) a step.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ std::vector<double> restore_sum(
     double sum = 0.0;
     for (std::size_t k = 0; k < batches.size(); ++k) {
       const double batch = rule == SumRule::kAdditive ? batches[k] + change : batches[k] * change;
-      result[k] = std::clamp(batch, bounds[k].low, bounds[k].high);
+      result[k] = clamped(batch, bounds[k]);
       sum += result[k];
     }
     return sum;
@@ -62,7 +62,7 @@ std::vector<double> omnilearn_code_law(
   for (std::size_t k = 0; k < result.size(); ++k) {
     const auto old = static_cast<double>(batches[k]);
     const double candidate = std::abs(result[k] - old) >= dead_band * std::abs(result[k]) ? result[k] : old;
-    const double bounded = std::clamp(candidate, bounds.low, bounds.high);
+    const double bounded = clamped(candidate, bounds);
     dealt += std::ceil((candidate - bounded) / count);
     result[k] = std::ceil(bounded);
   }

@@ -3,16 +3,18 @@
 // in the mean and keeps its batch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "isochron/core/worker.h"
+
 namespace isochron {
 
-struct BatchBounds {
-  double low = 0.0;
-  double high = 0.0;
-};
+inline double clamped(double batch, const BatchBounds& bounds) {
+  return std::clamp(batch, static_cast<double>(bounds.min_batch), static_cast<double>(bounds.max_batch));
+}
 
 /// b_k' = b_k - X_k (t_k - mean(t)) = b_k mean(t) / t_k, with the throughput X_k = b_k / t_k: the proportional law of
 /// arXiv 2305.12213 and 2503.17469. O(K).

@@ -39,7 +39,7 @@ bool is_flag(const CLI::Option& option) {
 
 void set(CLI::Option& option, const io::ConfigEntry& entry) {
   if (is_flag(option) && entry.value != "true" && entry.value != "false") {
-    throw std::invalid_argument(entry.key + " is '" + entry.value + "'; permitted: true or false");
+    refuse(entry.key, in_quotes(entry.value), "true or false");
   }
   // --no-NAME = true is NAME = false.
   option.add_result(is_flag(option) ? option.get_flag_value(entry.key, entry.value) : entry.value);

@@ -14,14 +14,14 @@ void LengthsOption::add_options(CLI::App& command) {
       .add_option(
           "--lengths",
           lengths,
-          "Of the samples: lognormal:median=148,sigma=0.8,least=8,most=2048, or a file with one number a line")
+          "How long samples are: lognormal:median=148,sigma=0.8,least=8,most=2048, or a file with one number a line")
       ->type_name("lognormal|FILE")
       ->group(kLengthsGroup);
   command
       .add_option(
           "--cost",
           cost,
-          "Of a sample: its length L, or L + L^2 / (6 WIDTH); attention: of width 768, and the policy has to learn it")
+          "A sample costs its length L, or L + L^2 / (6 WIDTH); attention: WIDTH is 768, and the policy learns it")
       ->type_name("linear|attention|attention:width=WIDTH")
       ->capture_default_str()
       ->group(kLengthsGroup);

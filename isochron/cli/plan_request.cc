@@ -176,10 +176,11 @@ void PlanRequest::add_options(CLI::App& command) {
   add_whole(command, "--dataset-size", dataset_size, 0, kMostCount, "Samples of an epoch; 0: as the profile says")
       ->group(job);
   const std::string model = "What is assumed";
-  add_number(command, "--overlap", overlap, "Of the exchange that backward could hide, so much is, 0 to 1")
+  add_number(command, "--overlap", overlap, "How much of the exchange that backward could hide is hidden, 0 to 1")
       ->group(model);
   const auto set_noise = [this](const std::string& text) { noise = parse_noise(text); };
-  add_value(command, "--noise", "SIGMA", "Of the logarithm of step times; beats files", set_noise)->group(model);
+  add_value(command, "--noise", "SIGMA", "Standard deviation of the logarithm of step times; beats files", set_noise)
+      ->group(model);
   samples.add_options(command);
   output.add_option(command);
 }

@@ -47,7 +47,7 @@ void add_run_group(CLI::App& command, SimulateRequest& request) {
       request.seed,
       0,
       std::numeric_limits<std::int64_t>::max(),
-      "Of the noise; every policy sees the same")
+      "What the noise is drawn from; every policy sees the same")
       ->group(group);
   command.add_flag("--nominal-weights", options.nominal_weights, "Tell the policies the workers' cores")->group(group);
   command
@@ -61,9 +61,11 @@ void add_cluster_group(CLI::App& command, SimulateRequest& request) {
   const auto set_noise = [&request](const std::string& text) { request.noise = parse_noise(text); };
   add_value(command, "--noise", "SIGMA", "Standard deviation of the logarithm of step times", set_noise)->group(group);
   const auto set_rate = [&request](const std::string& text) { request.link_rate = io::parse_rate(text); };
-  add_value(command, "--link-rate", "RATE", "Of every worker's link, such as 10gbit", set_rate)->group(group);
+  add_value(command, "--link-rate", "RATE", "The bandwidth of every worker's link, such as 10gbit", set_rate)
+      ->group(group);
   const auto set_delay = [&request](const std::string& text) { request.link_delay = io::parse_duration(text); };
-  add_value(command, "--link-delay", "TIME", "Of every worker's link, such as 200us", set_delay)->group(group);
+  add_value(command, "--link-delay", "TIME", "The latency of every worker's link, such as 200us", set_delay)
+      ->group(group);
 }
 
 void add_lengths_group(CLI::App& command, SimulateRequest& request) {
@@ -89,7 +91,8 @@ void add_training_group(CLI::App& command, SimulateRequest& request) {
   add_value(command, "--gradient-bytes", "SIZE", "Exchanged per step, such as 45mbyte; 0: free", set_size)
       ->default_str("0")
       ->group(group);
-  add_whole(command, "--buckets", options.network.buckets, 1, kMostCount, "Pieces the gradient is exchanged in")
+  add_whole(
+      command, "--buckets", options.network.buckets, 1, kMostCount, "The gradient is exchanged in so many buckets")
       ->group(group);
   command.add_flag("--no-overlap", request.no_overlap, "Exchange only after the last gradient")->group(group);
   add_choice(

@@ -157,6 +157,7 @@ class MpiBackend : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
   void abort() override { progress_->abort(); }
   std::vector<Peer> suspects() { return progress_->suspects(); }
+  const std::vector<Peer>& peers() const { return progress_->peers(); }
   bool uses_nccl() const { return gpu_ != nullptr; }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override {
@@ -569,6 +570,10 @@ bool uses_nccl(c10d::Backend& backend) {
 
 std::vector<Peer> suspects(c10d::Backend& backend) {
   return dynamic_cast<MpiBackend&>(backend).suspects();
+}
+
+const std::vector<Peer>& peers_of(c10d::Backend& backend) {
+  return dynamic_cast<MpiBackend&>(backend).peers();
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Backend>& backend) {

@@ -10,12 +10,14 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <c10/util/intrusive_ptr.h>
 #include <mpi.h>
 
 #include "isochron/comm/backoff.h"
 #include "isochron/comm/progress_thread.h"
+#include "isochron/core/peer_error.h"
 
 namespace c10d {
 class Backend;
@@ -53,6 +55,9 @@ c10::intrusive_ptr<c10d::Backend> make_mpi_backend(MPI_Comm comm, const MpiBacke
 
 // Those who keep the others waiting (see ProgressThread); of a backend from make_mpi_backend.
 std::vector<Peer> suspects(c10d::Backend& backend);
+
+// Where the ranks are, by rank; of a backend from make_mpi_backend.
+const std::vector<Peer>& peers_of(c10d::Backend& backend);
 
 // Whether tensors of GPUs go by NCCL; of a backend from make_mpi_backend.
 bool uses_nccl(c10d::Backend& backend);

@@ -8,7 +8,6 @@
 #include <mpi.h>
 
 #include "isochron/comm/mpi_call.h"
-#include "isochron/comm/quorum.h"
 #include "isochron/comm/ulfm.h"
 #include "isochron/comm/watchdog.h"
 

@@ -81,6 +81,7 @@ class ProgressThread {
   // failed is ahead of everybody. May take a second; where most of the others are silent, the time-out beyond that.
   std::vector<Peer> suspects();
 
+  const std::vector<Peer>& peers() const { return roll_call_.peers(); }  // by rank
   int rank() const { return roll_call_.rank(); }
   int size() const { return roll_call_.size(); }
 

@@ -34,6 +34,7 @@ class RollCall {
   // Ranks that have started fewer collectives than this one. Takes up to `patience` if somebody keeps silent.
   std::vector<Missing> ask(std::int64_t started, std::chrono::milliseconds patience);
 
+  const std::vector<Peer>& peers() const { return peers_; }  // by rank
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
@@ -47,5 +48,10 @@ class RollCall {
   MPI_Request question_ = MPI_REQUEST_NULL;
   std::int64_t answer_ = 0;  // a member, since MPI may read it after the call
 };
+
+// Who may put whom out of a job: whether the silent ones are the side that may, among `size` ranks; those known to be
+// `dead` belong to none. Where a network falls apart each side sees the other as silent, and could kill it; if both
+// did, nobody would be left. So the larger side may, and of equal halves the one with the first rank. Pure.
+bool is_outvoted(const std::vector<RollCall::Missing>& missing, const std::vector<int>& dead, int size);
 
 }  // namespace isochron

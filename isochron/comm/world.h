@@ -51,6 +51,8 @@ class World {
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
   int rank() const;
   int size() const;
+  // Where the workers are, by rank.
+  const std::vector<Peer>& peers() const { return peers_of(*backend_); }
   // For communicators beside the group; it belongs to this.
   MPI_Comm comm() const { return comm_; }
 

@@ -67,7 +67,35 @@ double parse_hex(std::string_view word, const std::string& where) {
   return value;
 }
 
+template <class Fields>
+Fields part_of(const Fields& fields, const std::string& prefix) {
+  Fields part;
+  for (auto one = fields.lower_bound(prefix); one != fields.end() && one->first.starts_with(prefix); ++one) {
+    part.emplace_hint(part.end(), one->first.substr(prefix.size()), one->second);
+  }
+  return part;
+}
+
+template <class Fields>
+void put_part(Fields& fields, const std::string& prefix, const Fields& part) {
+  std::erase_if(fields, [&](const auto& field) { return field.first.starts_with(prefix); });
+  for (const auto& [name, value] : part) {
+    fields.emplace(prefix + name, value);
+  }
+}
+
 }  // namespace
+
+State State::part(std::string_view name) const {
+  const std::string prefix = std::string(name) + '.';
+  return {.numbers = part_of(numbers, prefix), .words = part_of(words, prefix)};
+}
+
+void State::put(std::string_view name, const State& part) {
+  const std::string prefix = std::string(name) + '.';
+  put_part(numbers, prefix, part.numbers);
+  put_part(words, prefix, part.words);
+}
 
 std::string State::serialize() const {
   std::string text;

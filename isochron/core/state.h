@@ -20,6 +20,11 @@ struct State {
 
   bool operator==(const State&) const = default;
 
+  /// The fields whose names begin with "name.", without that.
+  [[nodiscard]] State part(std::string_view name) const;
+  /// Puts `part` in the place of these fields.
+  void put(std::string_view name, const State& part);
+
   /// One field a line; hexadecimal floating point.
   [[nodiscard]] std::string serialize() const;
   /// The inverse of serialize(). Throws std::invalid_argument naming the line on any other text, whatever it is.

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "isochron/core/allocate/allocate.h"
+#include "isochron/core/error.h"
 
 namespace isochron {
 namespace {
@@ -14,24 +15,23 @@ std::string name_of(const Worker& worker) {
 }
 
 void validate_worker(const Worker& worker) {
-  const auto refuse = [&](const std::string& field, const std::string& value, const std::string& permitted) {
-    throw std::invalid_argument(name_of(worker) + ": " + field + " is " + value + "; permitted: " + permitted);
+  const auto check = [&](bool holds, const char* field, auto value, const std::string& permitted) {
+    if (!holds) {
+      refuse(name_of(worker) + ": " + field, value, permitted);
+    }
   };
-  if (worker.min_batch < 0) {
-    refuse("min_batch", std::to_string(worker.min_batch), "0 or more");
-  }
-  if (worker.max_batch < worker.min_batch) {
-    refuse("max_batch", std::to_string(worker.max_batch), "at least min_batch, " + std::to_string(worker.min_batch));
-  }
-  if (worker.granularity < 1) {
-    refuse("granularity", std::to_string(worker.granularity), "1 or more");
-  }
-  if (!(worker.weight >= 0.0) || !std::isfinite(worker.weight)) {
-    refuse("weight", std::to_string(worker.weight), "a finite number, 0 or more");
-  }
-  if (!(worker.offset_seconds >= 0.0) || !std::isfinite(worker.offset_seconds)) {
-    refuse("offset_seconds", std::to_string(worker.offset_seconds), "a finite number, 0 or more");
-  }
+  const auto check_finite = [&](const char* field, double value) {
+    check(value >= 0.0 && std::isfinite(value), field, value, "a finite number, 0 or more");
+  };
+  check(worker.min_batch >= 0, "min_batch", worker.min_batch, "0 or more");
+  check(
+      worker.max_batch >= worker.min_batch,
+      "max_batch",
+      worker.max_batch,
+      "at least min_batch, " + std::to_string(worker.min_batch));
+  check(worker.granularity >= 1, "granularity", worker.granularity, "1 or more");
+  check_finite("weight", worker.weight);
+  check_finite("offset_seconds", worker.offset_seconds);
 }
 
 void check_batch_fits(const Roster& roster) {
@@ -54,9 +54,7 @@ void Roster::validate() const {
   if (workers.empty()) {
     throw std::invalid_argument("the cluster has no workers; permitted: 1 or more");
   }
-  if (global_batch < 1) {
-    throw std::invalid_argument("global batch is " + std::to_string(global_batch) + "; permitted: 1 or more");
-  }
+  require_at_least("global batch", global_batch, 1);
   std::vector<WorkerId> ids;
   ids.reserve(workers.size());
   for (const Worker& worker : workers) {

@@ -12,6 +12,11 @@ namespace isochron {
 /// Stable for the life of a job: a worker that leaves takes its id along, one that joins brings a new one.
 using WorkerId = std::uint64_t;
 
+struct BatchBounds {
+  std::int64_t min_batch = 1;
+  std::int64_t max_batch = kNoLimit;
+};
+
 struct Worker {
   WorkerId id = 0;
   std::string kind = "cpu";           // workers of one kind share the shape of their time curve

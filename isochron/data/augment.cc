@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "isochron/core/error.h"
-#include "isochron/data/require.h"
 
 namespace isochron::data {
 namespace {
@@ -35,12 +34,6 @@ std::vector<double> per_channel(const char* field, std::vector<double> values, s
   return values;
 }
 
-void check_number(const char* field, double value, bool permitted, const char* range) {
-  if (!permitted || !std::isfinite(value)) {
-    throw std::invalid_argument(std::string(field) + " is " + std::to_string(value) + "; permitted: " + range);
-  }
-}
-
 }  // namespace
 
 View draw_view(const AugmentOptions& options, Random& random) {
@@ -62,8 +55,9 @@ Augment::Augment(SampleShape shape, AugmentOptions options) : shape_(std::move(s
   const std::vector<double> deviation = per_channel("deviation", options_.deviation, channels);
   tables_.resize(channels);
   for (std::size_t channel = 0; channel < channels; ++channel) {
-    check_number("mean", mean[channel], true, "a finite number");
-    check_number("deviation", deviation[channel], deviation[channel] > 0, "a positive finite number");
+    require(std::isfinite(mean[channel]), "mean", mean[channel], "a finite number");
+    const bool positive = std::isfinite(deviation[channel]) && deviation[channel] > 0;
+    require(positive, "deviation", deviation[channel], "a positive finite number");
     for (std::size_t byte = 0; byte < tables_[channel].size(); ++byte) {
       tables_[channel][byte] =
           static_cast<float>((static_cast<double>(byte) / 255.0 - mean[channel]) / deviation[channel]);

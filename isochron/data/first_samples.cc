@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "isochron/data/require.h"
+#include "isochron/core/error.h"
 
 namespace isochron::data {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "isochron/core/error.h"
 #include "isochron/data/gzip.h"
-#include "isochron/data/require.h"
 
 namespace isochron::data {
 namespace {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "isochron/core/error.h"
-#include "isochron/data/require.h"
 
 namespace isochron::data {
 namespace {

@@ -3,8 +3,8 @@
 #include <string_view>
 #include <vector>
 
+#include "isochron/core/error.h"
 #include "isochron/core/random/random.h"
-#include "isochron/data/require.h"
 
 namespace isochron::data {
 namespace {

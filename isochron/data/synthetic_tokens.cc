@@ -6,8 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "isochron/core/error.h"
 #include "isochron/core/random/random.h"
-#include "isochron/data/require.h"
 
 namespace isochron::data {
 namespace {

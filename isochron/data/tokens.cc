@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "isochron/data/require.h"
+#include "isochron/core/error.h"
 
 namespace isochron::data {
 namespace {

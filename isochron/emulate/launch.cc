@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <csignal>
 #include <memory>
-#include <stdexcept>
 #include <utility>
 
 #include <unistd.h>
@@ -30,12 +29,6 @@ namespace fs = std::filesystem;
 
 constexpr int kNotThere = 128 + SIGKILL;  // until it joins, as if it had been lost
 constexpr int kMostStarts = 3;            // of a job that loses a worker before its first step
-
-void require(bool holds, const std::string& field, const std::string& value, const std::string& permitted) {
-  if (!holds) {
-    throw std::invalid_argument(field + " is " + value + "; permitted: " + permitted);
-  }
-}
 
 void check_cores(const sim::ClusterSpec& cluster) {
   for (const std::vector<Limits>& stage : Schedule(cluster).stages()) {
@@ -363,11 +356,11 @@ Throttle parse_throttle(const std::string& name) {
   if (name == "duty-cycle") {
     return Throttle::kDutyCycle;
   }
-  throw std::invalid_argument("throttle is '" + name + "'; permitted: auto, cgroup, duty-cycle");
+  refuse("throttle", in_quotes(name), "auto, cgroup, duty-cycle");
 }
 
 void LaunchOptions::validate() const {
-  require(workers >= 1, "workers", std::to_string(workers), "1 or more");
+  require_at_least("workers", workers, 1);
   require(!command.empty(), "command", "empty", "a program and its arguments");
   require(
       period_microseconds >= kShortestQuota && period_microseconds <= kLongestPeriod,
@@ -387,7 +380,7 @@ void LaunchOptions::validate() const {
   require(
       workers == in_cluster,
       "workers",
-      std::to_string(workers),
+      workers,
       std::to_string(in_cluster) + ", as many as cluster \"" + cluster->name + "\" has");
   check_cores(*cluster);
 }
@@ -395,8 +388,7 @@ void LaunchOptions::validate() const {
 void attach(const std::string& job, std::int64_t workers, const std::function<void(const std::string&)>& say) {
   const std::optional<fs::path> folder = find_job_folder(job);
   if (!folder) {
-    throw std::invalid_argument(
-        "attach is '" + job + "'; permitted: the process number of an 'isochron launch' that runs on this machine");
+    refuse("attach", in_quotes(job), "the process number of an 'isochron launch' that runs on this machine");
   }
   for (std::int64_t i = 0; i < workers; ++i) {
     const std::size_t worker = count_workers(*folder);

@@ -22,12 +22,12 @@ bool has_come(const sim::Change& change, std::int64_t step, double seconds) {
 
 void apply(const sim::Change& change, Limits& limits) {
   limits.cores = change.cores.value_or(limits.cores);
-  if (change.event == sim::Event::kKill || change.event == sim::Event::kJoin) {
-    limits.present = change.event == sim::Event::kJoin;
+  if (change.event == Event::kKill || change.event == Event::kJoin) {
+    limits.present = change.event == Event::kJoin;
     limits.stopped = false;
   }
-  if (change.event == sim::Event::kStop || change.event == sim::Event::kContinue) {
-    limits.stopped = change.event == sim::Event::kStop;
+  if (change.event == Event::kStop || change.event == Event::kContinue) {
+    limits.stopped = change.event == Event::kStop;
   }
 }
 

@@ -139,8 +139,8 @@ class Int8Hook : public c10d::CommHookInterface {
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
   const std::shared_ptr<ErrorFeedback> feedback_;
 
-  // Of every parameter among the others, in the order of the first step. The Reducer changes its buckets after that
-  // step: a job that goes on and one that is restored would else cut other blocks, and round otherwise.
+  // The place of every parameter among the others, in the order of the first step. The Reducer changes its buckets
+  // after that step: a job that goes on and one that is restored would else cut other blocks, and round otherwise.
   std::map<const c10::TensorImpl*, std::size_t> places_;
 
   // The buckets so far; in the end they hold the averages.

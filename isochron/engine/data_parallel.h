@@ -5,9 +5,9 @@
 // average over K workers is (1/K) sum_k (b_k K / B) g_k = (1/B) sum of all samples' gradients: exactly that of one
 // batch of B, however unequal the b_k are.
 //
-// A step is: begin_step(), forward, backward(loss, weight), optimizer. A batch too large for memory is computed in
-// pieces of any number: forward and accumulate() for all but the last, each with the weight of its own size. All ranks
-// must take the same steps. Not thread-safe.
+// A step is: begin_step(), forward, backward(loss, weight), optimizer. A batch too large for memory is computed in any
+// number of micro-batches: forward and accumulate() for all but the last, each with the weight of its own size. All
+// ranks must take the same steps. Not thread-safe.
 #pragma once
 
 #include <chrono>

@@ -14,37 +14,8 @@
 namespace isochron {
 namespace {
 
-constexpr std::string_view kPlaces = "datasets.";          // of others than the first, each with its number
+constexpr std::string_view kPlaces = "datasets";           // of others than the first, each with its number
 constexpr std::string_view kPresent = "datasets.present";  // the number of the one that was trained on
-
-// Takes what begins with the prefix out of `from`; names are without it then.
-template <class Values>
-Values take_out(Values& from, std::string_view prefix) {
-  Values taken;
-  for (auto one = from.lower_bound(prefix); one != from.end() && one->first.starts_with(prefix);) {
-    taken.emplace(one->first.substr(prefix.size()), std::move(one->second));
-    one = from.erase(one);
-  }
-  return taken;
-}
-
-State take_out(State& from, std::string_view prefix) {
-  State taken;
-  taken.numbers = take_out(from.numbers, prefix);
-  taken.words = take_out(from.words, prefix);
-  return taken;
-}
-
-template <class Values>
-void add_all(Values& to, const Values& from, const std::string& prefix) {
-  for (const auto& [name, value] : from) {
-    to.emplace(prefix + name, value);
-  }
-}
-
-std::string prefix_of(std::size_t number) {
-  return std::string(kPlaces) + std::to_string(number) + ".";
-}
 
 std::size_t present_of(const State& saved) {
   const auto found = saved.numbers.find(kPresent);
@@ -53,13 +24,15 @@ std::size_t present_of(const State& saved) {
 
 // What a replica understands, and the places of the other datasets.
 std::pair<State, std::map<std::size_t, State>> split(State saved) {
-  State others = take_out(saved, kPlaces);
+  State others = saved.part(kPlaces);
+  saved.put(kPlaces, {});
   others.numbers.erase("present");
   std::map<std::size_t, State> places;
-  while (!others.numbers.empty()) {
-    const std::string& name = others.numbers.begin()->first;
+  for (const auto& [name, values] : others.numbers) {
     const std::string number = name.substr(0, name.find('.'));
-    places.emplace(std::stoul(number), take_out(others, number + "."));
+    if (const std::size_t dataset = std::stoul(number); !places.contains(dataset)) {
+      places.emplace(dataset, others.part(number));
+    }
   }
   return {std::move(saved), std::move(places)};
 }
@@ -219,8 +192,7 @@ State JobDatasets::state() {
     }
   }
   for (const auto& [number, place] : places) {
-    add_all(state.numbers, place.numbers, prefix_of(number));
-    add_all(state.words, place.words, prefix_of(number));
+    state.put(std::string(kPlaces) + '.' + std::to_string(number), place);
   }
   if (present > 0) {
     state.numbers.emplace(kPresent, std::vector<double>{static_cast<double>(present)});

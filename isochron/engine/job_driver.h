@@ -11,6 +11,13 @@
 
 namespace isochron {
 
+/// A call that does not fit what the job is at.
+inline void require(bool fits, const char* what) {
+  if (!fits) {
+    throw std::logic_error(what);
+  }
+}
+
 // Where a job is.
 struct JobStatus {
   int rank = 0;

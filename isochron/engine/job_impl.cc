@@ -52,12 +52,6 @@ std::unique_ptr<Steps> make_steps(
   return std::make_unique<Steps>(options, replica, datasets, membership, model, clock);
 }
 
-void require(bool condition, const char* what) {
-  if (!condition) {
-    throw std::logic_error(what);
-  }
-}
-
 }  // namespace
 
 Job::Impl::Impl(const JobOptions& options) : Impl(options, checked_admission(options)) {
@@ -135,9 +129,7 @@ void Job::Impl::select(std::size_t data) {
 }
 
 void Job::Impl::end_epoch() {
-  if (steps_->local_step() > 0) {
-    throw std::logic_error("end_epoch() within a round; permitted: between two rounds, as behind a loop");
-  }
+  require(steps_->local_step() == 0, "end_epoch() within a round; permitted: between two rounds, as behind a loop");
   if (steps_->is_computing()) {
     steps_->undo();  // the batch at which the loop was left
   }

@@ -45,6 +45,7 @@ class Membership {
   const Group& group() const { return world_->group(); }
   int rank() const { return world_->rank(); }
   int size() const { return world_->size(); }
+  const std::vector<Peer>& peers() const { return world_->peers(); }  // by rank
   MPI_Comm comm() const { return world_->comm(); }
 
   // Collective: true on all workers, or on none (see World); recover() then.

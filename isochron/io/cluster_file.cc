@@ -113,8 +113,8 @@ void read_worker(const std::string& file, const toml::table& table, std::vector<
   }
 }
 
-sim::Event parse_event(std::string_view name) {
-  for (const sim::Event event : {sim::Event::kKill, sim::Event::kStop, sim::Event::kContinue, sim::Event::kJoin}) {
+Event parse_event(std::string_view name) {
+  for (const Event event : {Event::kKill, Event::kStop, Event::kContinue, Event::kJoin}) {
     if (name == to_string(event)) {
       return event;
     }

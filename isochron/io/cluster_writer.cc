@@ -121,7 +121,7 @@ std::string change_text(const sim::Change& change) {
   if (change.cores) {
     pairs.raw("cores", toml_number(*change.cores));
   }
-  if (change.event != sim::Event::kNone) {
+  if (change.event != Event::kSpeed) {
     pairs.raw("event", toml_string(to_string(change.event)));
   }
   return "\n[[change]]\n" + pairs.lines();

@@ -37,7 +37,5 @@ std::shared_ptr<Model> make_model(const std::string& spec, const InputShape& inp
 
 // In alphabetical order, "script:FILE" last.
 std::span<const std::string_view> model_names();
-// One line for one of them: what it is, and its options with their defaults.
-std::string model_help(std::string_view name);
 
 }  // namespace isochron::model

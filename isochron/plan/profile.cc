@@ -2,28 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
-#include <stdexcept>
 #include <string_view>
+
+#include "isochron/core/error.h"
 
 namespace isochron::plan {
 namespace {
-
-template <class Value>
-void require(bool holds, std::string_view field, const Value& value, std::string_view permitted) {
-  if (!holds) {
-    std::ostringstream text;
-    text << field << " is " << value << "; permitted: " << permitted;
-    throw std::invalid_argument(text.str());
-  }
-}
 
 void require_not_negative(std::string_view field, double value) {
   require(std::isfinite(value) && value >= 0.0, field, value, "a finite number, 0 or more");
 }
 
 void check_points(const std::vector<ProfilePoint>& points) {
-  require(!points.empty(), "the number of points", 0, "1 or more");
+  require(!points.empty(), "the number of points", "0", "1 or more");
   std::int64_t before = 0;
   for (const ProfilePoint& point : points) {
     require(point.batch > before, "batch", point.batch, "1 or more, and more than the one before");
@@ -55,9 +46,9 @@ Curve table_of(const std::vector<ProfilePoint>& points, Value ProfilePoint::* fi
 }  // namespace
 
 void Profile::validate() const {
-  require(dataset_size >= 0, "dataset_size", dataset_size, "0 or more");
+  require_at_least("dataset_size", dataset_size, 0);
   require(std::isfinite(cores) && cores > 0.0, "cores", cores, "a finite number above 0");
-  require(threads >= 0, "threads", threads, "0 or more");
+  require_at_least("threads", threads, 0);
   require_not_negative("parameter_bytes", parameter_bytes);
   require_not_negative("prepare_seconds", prepare_seconds);
   require_not_negative("update_seconds", update_seconds);

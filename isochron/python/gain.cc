@@ -42,6 +42,8 @@ void bind_gain(nb::module_& module) {
       .def(
           "add", [](Meter& self, const UpdateRecord& record) { self.meter.add(record); }, nb::arg("record"))
       .def(
+          "add", [](Meter& self, const EventRecord& record) { self.meter.add(record); }, nb::arg("record"))
+      .def(
           "set_fixed_share",
           [](Meter& self, WorkerId worker, double share) { self.gain.set_fixed_share(worker, share); },
           nb::arg("worker"),
@@ -50,9 +52,11 @@ void bind_gain(nb::module_& module) {
       .def_prop_ro("steps", [](const Meter& self) { return self.meter.steps(); })
       .def_prop_ro("seconds", [](const Meter& self) { return self.meter.seconds(); })
       .def_prop_ro("samples_per_second", [](const Meter& self) { return self.meter.samples_per_second(); })
-      .def_prop_ro("median_step_seconds", [](const Meter& self) { return self.meter.step_seconds().p50; })
+      .def_prop_ro(
+          "last_samples_per_second",
+          [](const Meter& self) { return self.meter.last().samples_per_second; },
+          "All workers' by the last record; after an update each is as fast as in its last iteration.")
       .def_prop_ro("balance", [](const Meter& self) { return self.meter.balance(); })
-      .def_prop_ro("utilization", [](const Meter& self) { return self.meter.utilization(); })
       .def_prop_ro(
           "over_equal_shares",
           [](const Meter& self) { return self.gain.estimate().now; },

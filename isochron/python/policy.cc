@@ -82,7 +82,6 @@ void bind_decision(nb::module_& module) {
       .def_ro("batch_sizes", &Decision::batch_sizes)
       .def_ro("learning_rate_factor", &Decision::learning_rate_factor)
       .def_ro("changed", &Decision::changed)
-      .def_ro("repaired", &Decision::repaired)
       .def_prop_ro("reason", [](const Decision& self) { return std::string(to_string(self.reason)); })
       .def_ro("words", &Decision::words)
       .def("__repr__", [](const Decision& self) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -11,7 +12,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "isochron/core/error.h"
@@ -28,7 +28,7 @@ namespace nb = nanobind;
 namespace isochron::python {
 namespace {
 
-using Failure = std::tuple<WorkerId, std::int64_t, bool>;  // as in MemoryFailure
+struct EventNames {};
 
 void bind_step_records(nb::module_& module) {
   nb::class_<WorkerStep> worker_step(module, "WorkerStep", "One worker's part of a finished step.");
@@ -117,11 +117,13 @@ void bind_other_records(nb::module_& module) {
       nb::arg("batches"),
       nb::arg("seconds"),
       "Mean over longest compute time of the workers that computed; NaN if none did.");
-  nb::list names;
+  nb::class_<EventNames> events(module, "Event", "What can happen to a worker or to a job, as the run log spells it.");
   for (const EventKind& kind : kEvents) {
-    names.append(std::string(kind.name));
+    std::string constant(kind.name);
+    std::ranges::transform(
+        constant, constant.begin(), [](unsigned char c) { return c == '-' ? '_' : std::toupper(c); });
+    events.attr(constant.c_str()) = std::string(kind.name);
   }
-  module.attr("EVENTS") = nb::tuple(names);
 }
 
 std::vector<float> to_floats(const nb::bytes& bytes) {
@@ -162,45 +164,19 @@ void bind_reports(nb::module_& module) {
       "read_reports",
       [](const nb::bytes& bytes) { return decode_reports(to_floats(bytes)); },
       nb::arg("bytes"),
-      "Of all ranks, one after the other.");
+      "Those of all ranks, one after the other.");
   module.def(
       "read_reports", [](const std::vector<float>& numbers) { return decode_reports(numbers); }, nb::arg("numbers"));
 }
 
 void bind_progress(nb::module_& module) {
   nb::class_<ProgressReport>(module, "ProgressReport", "How far a worker is when the workers come together anew.")
-      .def_ro_static("NOTHING", &ProgressReport::kNothing)
-      .def_ro("progress", &ProgressReport::progress)
-      .def_ro("worker", &ProgressReport::self)
-      .def_ro("failed_batch", &ProgressReport::failed_batch)
-      .def_ro("chunkable", &ProgressReport::chunkable)
-      .def_ro("moments_known", &ProgressReport::moments_known)
-      .def_ro("next_id", &ProgressReport::next_id)
-      .def_ro("evicted", &ProgressReport::evicted)
-      .def_ro("clock", &ProgressReport::clock)
       .def("encode", &ProgressReport::encode)
       .def_static("decode", &ProgressReport::decode, nb::arg("text"));
   nb::class_<Settlement>(module, "Settlement", "What follows from all workers' progress; the same on all.")
-      .def_ro("progress", &Settlement::progress)
       .def_ro("leader", &Settlement::leader)
       .def_ro("behind", &Settlement::behind)
-      .def_ro("unfinished", &Settlement::unfinished)
-      .def_ro("moments_known", &Settlement::moments_known)
-      .def_ro("workers", &Settlement::workers)
-      .def_ro("joined", &Settlement::joined)
-      .def_prop_ro(
-          "out_of_memory",
-          [](const Settlement& self) {
-            std::vector<Failure> failures;
-            failures.reserve(self.out_of_memory.size());
-            for (const MemoryFailure& failure : self.out_of_memory) {
-              failures.emplace_back(failure.worker, failure.batch, failure.chunkable);
-            }
-            return failures;
-          })
-      .def_ro("evicted", &Settlement::evicted)
-      .def_ro("clocks", &Settlement::clocks)
-      .def_ro("next_id", &Settlement::next_id);
+      .def_prop_ro("out_of_memory", [](const Settlement& self) { return !self.out_of_memory.empty(); });
   module.def(
       "settle",
       [](const std::vector<ProgressReport>& reports) { return settle(reports); },

@@ -13,6 +13,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include "isochron/python/bind.h"
@@ -37,6 +38,31 @@ std::vector<Pair> to_pairs(const std::vector<Interval>& intervals) {
     pairs.push_back(to_pair(interval));
   }
   return pairs;
+}
+
+void bind_state(nb::module_& module) {
+  nb::class_<State>(module, "State", "What a replica, a ledger or a controller has saved, field by field.")
+      .def(
+          "__init__",
+          [](State* self, const nb::bytes& saved) { new (self) State(from_bytes(saved)); },
+          nb::arg("saved"))
+      .def("part", &State::part, nb::arg("name"), "The fields whose names begin with `name` and a dot, without that.")
+      .def("put", &State::put, nb::arg("name"), nb::arg("part"), "Puts the part in the place of these fields.")
+      .def(
+          "number",
+          [](const State& self, const std::string& name) { return self.numbers.at(name).at(0); },
+          nb::arg("name"))
+      .def(
+          "set",
+          [](State& self, const std::string& name, double value) { self.numbers[name] = {value}; },
+          nb::arg("name"),
+          nb::arg("value"))
+      .def(
+          "set",
+          [](State& self, const std::string& name, const std::string& value) { self.words[name] = value; },
+          nb::arg("name"),
+          nb::arg("value"))
+      .def("to_bytes", [](const State& self) { return to_bytes(self); });
 }
 
 void bind_plan(nb::module_& module) {
@@ -75,8 +101,6 @@ void bind_plan(nb::module_& module) {
       .def_prop_ro("loss", [](const StepOutcome& self) { return self.record.loss; })
       .def_ro("stop", &StepOutcome::stop)
       .def_ro("stop_signal", &StepOutcome::stop_signal)
-      .def_ro("newcomer", &StepOutcome::newcomer)
-      .def_ro("epoch_finished", &StepOutcome::epoch_finished)
       .def_ro("non_finite", &StepOutcome::non_finite);
 }
 
@@ -178,12 +202,11 @@ void bind_steps(nb::class_<Replica>& replica) {
       [](Replica& self, const nb::kwargs& measured) { return self.report(make_report(measured)); },
       nb::arg("measured"),
       "Keywords are the fields of a StepReport that were measured.");
-  replica.def("measure_gradient", &Replica::measure_gradient, nb::arg("local_square"), nb::arg("global_square"));
   replica.def(
       "average_weight",
       [](const Replica& self, const Reports& reports) { return self.average_weight(reports); },
       nb::arg("reports"),
-      "Of this worker's change of the parameters in a round.");
+      "The weight of this worker's change of the parameters in a round.");
   replica.def(
       "judge",
       [](const Replica& self, const Reports& reports, bool finite) { return self.judge(reports, finite); },
@@ -283,7 +306,6 @@ void bind_views(nb::class_<Replica>& replica) {
       .def_prop_ro("chunk_size", &Replica::chunk_size)
       .def_prop_ro("by_cost", &Replica::by_cost)
       .def_prop_ro("units_per_sample", &Replica::units_per_sample)
-      .def_prop_ro("work_per_sample", &Replica::work_per_sample)
       .def_prop_ro("work_per_square", &Replica::work_per_square)
       .def("foresee", &Replica::foresee, nb::arg("epoch"), nb::arg("position"))
       .def_prop_ro("stopping", &Replica::stopping)
@@ -294,6 +316,7 @@ void bind_views(nb::class_<Replica>& replica) {
 }  // namespace
 
 void bind_replica(nb::module_& module) {
+  bind_state(module);
   bind_plan(module);
   nb::class_<Replica> replica(module, "Replica", "One worker's copy of a synchronous job: the step protocol.");
   bind_making(replica);

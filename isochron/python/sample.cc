@@ -98,7 +98,6 @@ void bind_ledger(nb::module_& module) {
           nb::arg("last"),
           nb::arg("worker"))
       .def("commit", &Ledger::commit)
-      .def("discard", &Ledger::discard)
       .def_prop_ro("size", &Ledger::size)
       .def_prop_ro("used", &Ledger::used)
       .def_prop_ro("complete", &Ledger::complete)
@@ -120,7 +119,6 @@ void bind_ledger(nb::module_& module) {
 }  // namespace
 
 void bind_sample(nb::module_& module) {
-  module.attr("MOST_POSITIONS") = kMostPositions;
   module.def(
       "deal",
       [](std::int64_t samples, const std::vector<std::int64_t>& split) { return deal(samples, split); },

@@ -4,19 +4,15 @@
 #include <charconv>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
+#include "isochron/core/error.h"
 #include "isochron/serve/access.h"
 #include "isochron/serve/http_server.h"
 #include "isochron/serve/live_run.h"
 
 namespace isochron::serve {
 namespace {
-
-void refuse(const std::string& field, const std::string& value, const std::string& permitted) {
-  throw std::invalid_argument(field + " is '" + value + "'; permitted: " + permitted);
-}
 
 bool is_token_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
@@ -39,17 +35,13 @@ ServeOptions checked(ServeOptions options) {
 }  // namespace
 
 void ServeOptions::validate() const {
-  if (port < 0 || port > 65535) {
-    refuse("port", std::to_string(port), "0 to 65535");
-  }
-  if (host.empty()) {
-    refuse("host", host, "an address of this machine");
-  }
+  require_between("port", port, 0, 65535);
+  require(!host.empty(), "host", in_quotes(host), "an address of this machine");
   const bool plain = std::ranges::all_of(token, is_token_character);
   if (token.empty() ? !is_loopback(host) : token.size() < kShortestToken || !plain) {
     refuse(
         "token",
-        token,
+        in_quotes(token),
         "at least " + std::to_string(kShortestToken) +
             " letters, digits, - or _; none only where host is 127.0.0.1, ::1 or localhost");
   }

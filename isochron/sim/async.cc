@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "isochron/core/error.h"
 #include "isochron/core/staleness/clock_table.h"
 #include "isochron/sim/ring.h"
 #include "isochron/sim/run.h"
@@ -255,7 +256,7 @@ bool Async::apply_due_changes() {
 void Async::apply(const Occurrence& change, bool& others) {
   bool done = true;
   switch (change.event) {
-    case Event::kNone:
+    case Event::kSpeed:
       run_.fleet.set_cores(change.worker, *change.cores);
       break;
     case Event::kKill:
@@ -272,6 +273,8 @@ void Async::apply(const Occurrence& change, bool& others) {
     case Event::kContinue:
       done = go_on(change.worker);
       break;
+    default:
+      ISO_CHECK(false, "a change that clusters do not know");
   }
   if (done) {
     run_.note(change, step_, now_);

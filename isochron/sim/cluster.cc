@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <sstream>
-#include <stdexcept>
 #include <string_view>
+
+#include "isochron/core/error.h"
 
 namespace isochron::sim {
 namespace {
@@ -17,12 +17,9 @@ class Checker {
 
   template <class Value>
   void require(bool holds, std::string_view field, const Value& value, std::string_view permitted) const {
-    if (holds) {
-      return;
+    if (!holds) {
+      refuse(place_ + ": " + std::string(field), value, permitted);
     }
-    std::ostringstream text;
-    text << place_ << ": " << field << " is " << value << "; permitted: " << permitted;
-    throw std::invalid_argument(text.str());
   }
 
   void positive(std::string_view field, double value) const {
@@ -113,7 +110,7 @@ void validate_change(const Change& change, std::size_t number, const std::set<st
       "the name of a worker, or \"*\"");
   const bool speed = change.cores.has_value();
   check.require(
-      speed != (change.event != Event::kNone),
+      speed != (change.event != Event::kSpeed),
       "what changes",
       speed ? "given twice" : "missing",
       "one of cores and event");
@@ -124,25 +121,9 @@ void validate_change(const Change& change, std::size_t number, const std::set<st
 
 }  // namespace
 
-std::string_view to_string(Event event) {
-  switch (event) {
-    case Event::kNone:
-      return "speed";
-    case Event::kKill:
-      return "kill";
-    case Event::kStop:
-      return "stop";
-    case Event::kContinue:
-      return "continue";
-    case Event::kJoin:
-      return "join";
-  }
-  return "";
-}
-
 void ClusterSpec::validate() const {
   const Checker check("cluster \"" + name + "\"");
-  check.require(!workers.empty(), "the number of workers", 0, "1 or more");
+  check.require(!workers.empty(), "the number of workers", "0", "1 or more");
   check.positive("sample_seconds", sample_seconds);
   check.deviation("common_noise", common_noise);
   std::set<std::string> names;
@@ -152,7 +133,7 @@ void ClusterSpec::validate() const {
         names.insert(worker.name).second, "a worker's name", "\"" + worker.name + "\" again", "distinct names");
   }
   check.require(
-      !std::ranges::all_of(workers, &WorkerSpec::absent), "the number of workers at the start", 0, "1 or more");
+      !std::ranges::all_of(workers, &WorkerSpec::absent), "the number of workers at the start", "0", "1 or more");
   for (std::size_t i = 0; i < changes.size(); ++i) {
     validate_change(changes[i], i + 1, names);
   }

@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "isochron/core/curve/curve.h"
+#include "isochron/core/trace/event.h"
 
 namespace isochron::sim {
 
@@ -59,18 +59,13 @@ struct WorkerSpec {
   bool absent = false;  // not there at the start; a `join` brings it in
 };
 
-enum class Event : std::uint8_t { kNone, kKill, kStop, kContinue, kJoin };
-
-/// "kill", as cluster files and run logs spell it; "speed" for kNone.
-[[nodiscard]] std::string_view to_string(Event event);
-
-/// Something that happens at a step boundary: a new speed, or an event.
+/// Something that happens at a step boundary: a new speed, or one of kill, stop, continue and join.
 struct Change {
   std::optional<std::int64_t> at_step = std::nullopt;  // exactly one of the two is set
   std::optional<double> at_seconds = std::nullopt;
   std::string worker;                          // by name; "*": all
   std::optional<double> cores = std::nullopt;  // the new speed
-  Event event = Event::kNone;
+  Event event = Event::kSpeed;
 };
 
 struct ClusterSpec {

@@ -14,7 +14,7 @@ struct Occurrence {
   std::size_t worker = 0;   // its number in the specification
   double at_seconds = 0.0;  // when it happens; 0 if it is bound to a step
   std::optional<double> cores;
-  Event event = Event::kNone;
+  Event event = Event::kSpeed;
 };
 
 class Schedule {

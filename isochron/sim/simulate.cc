@@ -1,24 +1,14 @@
 #include "isochron/sim/simulate.h"
 
 #include <cmath>
-#include <sstream>
-#include <stdexcept>
 #include <string_view>
 
+#include "isochron/core/error.h"
 #include "isochron/core/sample/interval.h"
 #include "isochron/sim/run.h"
 
 namespace isochron::sim {
 namespace {
-
-template <class Value>
-void require(bool holds, std::string_view field, Value value, std::string_view permitted) {
-  if (!holds) {
-    std::ostringstream text;
-    text << field << " is " << value << "; permitted: " << permitted;
-    throw std::invalid_argument(text.str());
-  }
-}
 
 void not_negative(std::string_view field, double value) {
   require(std::isfinite(value) && value >= 0.0, field, value, "a finite number, 0 or more");
@@ -27,13 +17,13 @@ void not_negative(std::string_view field, double value) {
 }  // namespace
 
 void Options::validate() const {
-  require(global_batch >= 1, "global batch", global_batch, "1 or more");
-  require(steps >= 1, "steps", steps, "1 or more");
-  require(staleness >= 0, "staleness", staleness, "0 or more");
-  require(round_steps >= 0, "round steps", round_steps, "0 or more");
+  require_at_least("global batch", global_batch, 1);
+  require_at_least("steps", steps, 1);
+  require_at_least("staleness", staleness, 0);
+  require_at_least("round steps", round_steps, 0);
   require(network_share > 0.0 && network_share < 1.0, "network share", network_share, "above 0 and below 1");
   not_negative("gradient bytes", network.gradient_bytes);
-  require(network.buckets >= 1, "buckets", network.buckets, "1 or more");
+  require_at_least("buckets", network.buckets, 1);
   not_negative("failure seconds", failure_seconds);
   if (lengths) {
     lengths->validate();

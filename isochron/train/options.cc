@@ -79,12 +79,12 @@ std::vector<Option> run_options(Options& run) {
            "lengths",
            run.lengths,
            kSampleLengthsNames,
-           "Of samples of tokens: the context, or those of the text's documents"),
+           "Samples of tokens are as long as the context, or as the text's documents"),
        text_option(
            "cost",
            run.cost,
            "count|linear|attention|attention:width=WIDTH",
-           "Of a document: what the steps are dealt by; count: all alike"),
+           "What a document costs, by which steps are dealt; count: all alike"),
        choice_option("collate", run.collate, kCollationNames, "Documents one behind the other, or filled up"),
        flag_option("augment", run.augment, "Train on images flipped and cropped, not as they are"),
        integer_option("train_samples", run.train_samples, 0, kMostCount, "Use only the first N; 0: all"),
@@ -95,9 +95,9 @@ std::vector<Option> run_options(Options& run) {
       "How it learns",
       {text_option("optimizer", run.optimizer, "NAME[:key=value,…]", "One of sgd, adam, adamw"),
        number_option("learning_rate", run.learning_rate, 0.0, kOpen, "Its learning rate, before schedule and rule"),
-       number_option("momentum", run.momentum, 0.0, kOpen, "Of sgd"),
+       number_option("momentum", run.momentum, 0.0, kOpen, "The momentum of sgd"),
        number_option("weight_decay", run.weight_decay, 0.0, kOpen, "Pulls parameters towards 0"),
-       choice_option("schedule", run.schedule, kDecayNames, "Of the learning rate"),
+       choice_option("schedule", run.schedule, kDecayNames, "How the learning rate changes over the run"),
        number_option("step_factor", run.step_factor, 0.0, kOpen, "Schedule step: the rate is multiplied by this"),
        integer_option(
            "step_every", run.step_every, 0, kMostCount, "Schedule step: after so many steps; 0: a third of the run")});

@@ -28,11 +28,6 @@ bool deserves_a_look(Reason reason) {
   return reason == Reason::kSpeedChanged || reason == Reason::kRosterChanged;
 }
 
-bool leaves(std::string_view event) {
-  const EventKind* const kind = find_event(event);
-  return kind != nullptr && kind->removes_worker;
-}
-
 /// What concerns the job as a whole comes without a worker.
 bool concerns_all(std::string_view event) {
   const EventKind* const kind = find_event(event);
@@ -189,6 +184,7 @@ void RunView::add_workers(std::span<const WorkerStep> workers, double start, Bin
 }
 
 void RunView::add(const EventRecord& record) {
+  meter_.add(record);
   std::string worker;
   if (!concerns_all(record.event)) {
     if (const std::size_t place = place_of(record.worker, record.worker); place < kMostWorkers) {
@@ -196,7 +192,7 @@ void RunView::add(const EventRecord& record) {
       if (is(record, Event::kJoin) && !record.words.empty()) {
         totals.name = shortened(record.words, kLongestName);
       }
-      totals.present = !leaves(record.event);
+      totals.present = !removes_worker(record);
       worker = totals.name;
     }
   }

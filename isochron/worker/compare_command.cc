@@ -73,7 +73,7 @@ void add_comparison_options(CLI::App& command, CompareRequest& request) {
 sim::ClusterSpec cluster_of(const CompareRequest& request, std::int64_t steps) {
   const sim::ClusterSpec cluster = cli::load_cluster(request.cluster, steps);
   for (const sim::Change& change : cluster.changes) {
-    if (change.event != sim::Event::kNone || change.at_seconds) {
+    if (change.event != Event::kSpeed || change.at_seconds) {
       throw std::invalid_argument(
           "--cluster is '" + request.cluster +
           "', which has events or changes by the clock; permitted: speeds that "

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include "isochron/core/trace/quantiles.h"
@@ -18,7 +21,6 @@
 #include "isochron/io/worker_variables.h"
 #include "isochron/train/device.h"
 #include "isochron/train/trainer.h"
-#include "isochron/worker/peak_memory.h"
 
 namespace isochron::worker {
 namespace {
@@ -48,6 +50,48 @@ double own_cores() {
   const double cores = text == nullptr ? 0.0 : std::strtod(text, nullptr);
   return cores > 0.0 ? cores : emulate::machine_cores();
 }
+
+double resident_peak() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    const std::string key = "VmHWM:";
+    if (line.starts_with(key)) {
+      return 1024.0 * std::stod(line.substr(key.size()));
+    }
+  }
+  return 0.0;
+}
+
+/// The most memory that this process has held since it was asked to forget.
+class PeakMemory {
+ public:
+  explicit PeakMemory(c10::Device device) : device_(device) {}
+
+  /// What is held now is the most so far.
+  void reset() const {
+    if (device_.is_cpu()) {
+      ::malloc_trim(0);
+      std::ofstream("/proc/self/clear_refs") << "5";  // proc(5): resets VmHWM
+      return;
+    }
+    c10::DeviceAllocator* const allocator = c10::getDeviceAllocator(device_.type());
+    allocator->emptyCache();
+    allocator->resetPeakStats(device_.index());
+  }
+
+  /// Resident memory on a CPU; what the allocator has reserved on a GPU. 0 if the system does not say.
+  [[nodiscard]] double bytes() const {
+    if (device_.is_cpu()) {
+      return resident_peak();
+    }
+    const auto stats = c10::getDeviceAllocator(device_.type())->getDeviceStats(device_.index());
+    return static_cast<double>(
+        stats.reserved_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak);
+  }
+
+ private:
+  c10::Device device_;
+};
 
 /// A byte of gradients that arrives and is added to one's own; on a GPU with its way through the host's memory. More
 /// bytes than caches hold, since those are full of other things after a backward pass.

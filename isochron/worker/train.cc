@@ -237,7 +237,10 @@ class Run {
       results_.meter.add(record);  // anybody's; trainer_ knows of this worker's own
       note(record);
     };
-    options.job.on_event = [this](const EventRecord& record) { history_.add(record); };
+    options.job.on_event = [this](const EventRecord& record) {
+      results_.meter.add(record);
+      history_.add(record);
+    };
     if (const char* const folder = std::getenv(io::kJobFolderVariable)) {
       options.job.join_requests = [path = std::string(folder)] { return next_request(path); };
     }

@@ -5,8 +5,9 @@
     python -m isochron.launch --workers 2,8 --node 1 --master first:29400 --key-file key train.py  # second of two hosts
 
 Hosts may have unequal numbers of workers. Workers get torchrun's variables. The launcher of the first host keeps the
-store where they meet, so that any of them may die; it stays until the launchers of all hosts are done. What launchers
-and workers tell each other there is sealed with the job's key (isochron.job_key), which workers find in a variable.
+store of their rendezvous, so that any of them may die; it stays until the launchers of all hosts are done. What
+launchers and workers tell each other there is sealed with the job's key (isochron.job_key), which workers find in a
+variable.
 Where no torch is installed, no worker can use its store: the launchers then have one of their own (isochron.board).
 """
 
@@ -75,7 +76,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
                         help="workers of each host (1)")  # fmt: skip
     parser.add_argument("--node", type=int, default=0, metavar="I", help="which of the hosts this is, from 0 (0)")
     parser.add_argument("--master", type=address_of, default=("127.0.0.1", 0), metavar="HOST:PORT",
-                        help="where the workers meet; needed for several hosts")  # fmt: skip
+                        help="the rendezvous of the workers; needed for several hosts")  # fmt: skip
     parser.add_argument("--key-file", metavar="FILE",
                         help="with the job's secret, the same on all hosts, for its owner alone (mode 0600); needed "
                         f"for several hosts unless {job_key.VARIABLE} is set")  # fmt: skip
@@ -166,7 +167,7 @@ class Launcher:
                 return host, port, _join_store(host, port, key)
             except (RuntimeError, OSError) as error:
                 text = str(error).splitlines()[0]
-                raise Error(f"{where}; permitted: where the launcher of the first host is met ({text})") from error
+                raise Error(f"{where}; permitted: where the launcher of the first host answers ({text})") from error
         if not reach.is_loopback(host):
             host = reach.own_address(["this host", "others"], host)
         try:
@@ -298,7 +299,7 @@ class Launcher:
 
 
 def _is_free(host: str, port: int) -> bool:
-    """TensorFlow's workers meet at the port after that of the store."""
+    """TensorFlow's workers have their rendezvous at the port after that of the store."""
     with suppress(OSError, OverflowError):
         door.listen(host, port).close()
         return True

@@ -19,7 +19,7 @@ class Place:
     size: int
     local_rank: int
     launcher: str  # "torchrun", "slurm", "open mpi"
-    address: str  # where the workers meet; empty: the launcher does not say
+    address: str  # of the rendezvous; empty: the launcher does not say
     port: int
     one_host: bool = False  # all workers are on this host, as far as the launcher says
 

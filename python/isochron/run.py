@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from isochron._core import balance
+from isochron._core import Event, balance
 from isochron.frames import Library, make_frame
 
 Record = dict[str, Any]
@@ -66,7 +66,7 @@ class Run:
         """By id: those of the header, and those that joined."""
         names = {member["id"]: member["name"] for member in self.header.get("workers", [])}
         for event in self.event_records:
-            if event.get("event") == "join" and event.get("words"):
+            if event.get("event") == Event.JOIN and event.get("words"):
                 names.setdefault(event["worker"], event["words"])
         return names
 
@@ -136,7 +136,7 @@ def read_run(path: str | os.PathLike[str], library: Library | None = None) -> Ru
         resumed_at = set()
         for record in records:
             kind = record.pop("type", None)
-            if kind == "event" and record.get("event") == "resume":
+            if kind == "event" and record.get("event") == Event.RESUME:
                 resumed_at.add(len(lines["step"]))
             if kind in lines:
                 lines[kind].append(record)

@@ -157,8 +157,7 @@ TEST(AllocateTest, RefusesFieldsOutOfRange) {
   EXPECT_EQ(complaint({{.min_batch = -2}}, 8), "min_batch is -2; permitted: 0 or more");
   EXPECT_EQ(complaint({{.min_batch = 4, .max_batch = 3}}, 8), "max_batch is 3; permitted: at least min_batch, 4");
   EXPECT_EQ(complaint({{.granularity = 0}}, 8), "granularity is 0; permitted: 1 or more");
-  EXPECT_EQ(
-      complaint({{.offset_seconds = -1.0}}, 8), "offset_seconds is -1.000000; permitted: a finite number, 0 or more");
+  EXPECT_EQ(complaint({{.offset_seconds = -1.0}}, 8), "offset_seconds is -1; permitted: a finite number, 0 or more");
   EXPECT_EQ(
       complaint({{.offset_seconds = std::nan("")}}, 8), "offset_seconds is nan; permitted: a finite number, 0 or more");
 }

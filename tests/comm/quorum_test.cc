@@ -1,4 +1,4 @@
-#include "isochron/comm/quorum.h"
+#include "isochron/comm/roll_call.h"
 
 #include <initializer_list>
 #include <vector>

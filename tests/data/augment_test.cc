@@ -126,7 +126,7 @@ TEST(AugmentTest, RefusesOptionsOutOfRange) {
   const SampleShape shape = image_shape(3, 8, 8);
   EXPECT_EQ(refusal_of(shape, {.crop_padding = 65}), "crop padding is 65; permitted: 0 to 64");
   EXPECT_EQ(refusal_of(shape, {.mean = {0, 0}}), "mean has 2 numbers; permitted: 1 or 3, one a channel");
-  EXPECT_EQ(refusal_of(shape, {.deviation = {1, 0, 1}}), "deviation is 0.000000; permitted: a positive finite number");
+  EXPECT_EQ(refusal_of(shape, {.deviation = {1, 0, 1}}), "deviation is 0; permitted: a positive finite number");
   EXPECT_EQ(
       refusal_of(shape, {.mean = {std::numeric_limits<double>::infinity()}}),
       "mean is inf; permitted: a finite number");

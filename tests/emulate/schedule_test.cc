@@ -10,7 +10,6 @@
 namespace isochron::emulate {
 namespace {
 
-using sim::Event;
 using testing::ElementsAre;
 
 sim::ClusterSpec pair(std::vector<sim::Change> changes) {
@@ -76,7 +75,7 @@ TEST(ScheduleTest, WantsThoseWhoComeLaterToStandLast) {
 TEST(ScheduleTest, WorkersKeepTheirPlacesWhenTheFileIsWrittenAnew) {
   const sim::ClusterSpec before{.workers = {{.name = "a"}, {.name = "b"}, {.name = "c"}}};
   sim::ClusterSpec next{.workers = {{.name = "new"}, {.name = "c", .cores = 0.5}, {.name = "a"}}};
-  next.changes.push_back({.at_step = 9, .worker = "new", .event = sim::Event::kKill});
+  next.changes.push_back({.at_step = 9, .worker = "new", .event = Event::kKill});
   const Schedule schedule(followed_by(before, next));
   const std::vector<Limits> gone_and_come{{}, {.present = false}, {.cores = 0.5}, {}};
   EXPECT_EQ(schedule.at(0, 0.0), gone_and_come);

@@ -59,8 +59,9 @@ def tried(sync, phase, strike, timeout, folder):
     except isochron.PeerError as error:
         return {"end": "named", "words": str(error), "ranks": list(error.ranks)}
     except TimeoutError as error:  # of the rendezvous
-        return {"end": "named", "words": str(error), "ranks": [rank for rank in range(SIZE) if f"[{rank}]" in str(error)
-                                                              or f"rank {rank} was not met" in str(error)]}  # fmt: skip
+        words = str(error)
+        named = [rank for rank in range(SIZE) if f"[{rank}]" in words or f"rank {rank} did not answer" in words]
+        return {"end": "named", "words": words, "ranks": named}
     except Exception as error:
         if strike.done:  # a script ends with its error, and its connections with it
             os._exit(1)

@@ -45,6 +45,17 @@ TEST(StateTest, RestoresEveryFieldBitByBitThroughText) {
   EXPECT_EQ(copy.inner.size(), 2U);
 }
 
+TEST(StateTest, CutsOutAPartAndPutsAnotherInItsPlace) {
+  const State state = State::parse("n a.x 1p+0\nn ab 1p+1\nw a.y.z two\n");
+  const State part = state.part("a");
+  EXPECT_EQ(part, State::parse("n x 1p+0\nw y.z two\n"));
+  State other = state;
+  other.put("a", State::parse("n z 1p+0\n"));
+  EXPECT_EQ(other, State::parse("n a.z 1p+0\nn ab 1p+1\n"));
+  other.put("a", part);
+  EXPECT_EQ(other, state);
+}
+
 TEST(StateTest, KeepsNotANumber) {
   State state;
   state.numbers["x"] = {std::nan("")};

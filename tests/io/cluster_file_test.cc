@@ -114,7 +114,7 @@ TEST(ClusterFileTest, ReadsChangesByStepAndByTime) {
   const sim::ClusterSpec cluster = parse_cluster(kFull, "c.toml");
   ASSERT_EQ(cluster.changes.size(), 2U);
   EXPECT_EQ(cluster.changes[0].at_step, 100);
-  EXPECT_EQ(cluster.changes[0].event, sim::Event::kJoin);
+  EXPECT_EQ(cluster.changes[0].event, Event::kJoin);
   EXPECT_EQ(cluster.changes[0].cores, std::nullopt);
   EXPECT_EQ(cluster.changes[1].at_seconds, 2.5);
   EXPECT_EQ(cluster.changes[1].worker, "*");

@@ -26,14 +26,14 @@ TEST(ControllerTest, MendsADriftingSumAndSaysSo) {
   // The reference code's law at HL8 drifts away from 128 at its first adjustment from (32, 32, 32, 32): the test of the
   // law has the numbers.
   Controller controller = controller_for("omnilearn:variant=code,interval=1", roster_of({6, 6, 4, 32}, 128));
-  bool mended = false;
+  bool repaired = false;
   for (int step = 0; step < 5; ++step) {
     const Decision& decision = controller.observe(report_of(controller, affine_times({6, 6, 4, 32})));
     EXPECT_EQ(std::accumulate(decision.batch_sizes.begin(), decision.batch_sizes.end(), std::int64_t{0}), 128);
-    mended = mended || decision.words.find(" samples mended to 128") != std::string::npos;
-    EXPECT_EQ(decision.repaired, decision.words.find("mended") != std::string::npos) << decision.words;
+    repaired = repaired || decision.words.find(" samples repaired to 128") != std::string::npos;
+    EXPECT_EQ(decision.repaired, decision.words.find("repaired") != std::string::npos) << decision.words;
   }
-  EXPECT_TRUE(mended);
+  EXPECT_TRUE(repaired);
 }
 
 TEST(ControllerTest, TakesTheLearningRateFactorFromTheRule) {

@@ -156,7 +156,7 @@ void expect_legal(const Decision& decision, const Roster& roster) {
   }
   EXPECT_EQ(sum, roster.global_batch);
   EXPECT_LE(uneven, 1);
-  EXPECT_EQ(decision.repaired, decision.words.find("mended") != std::string::npos) << decision.words;
+  EXPECT_EQ(decision.repaired, decision.words.find("repaired") != std::string::npos) << decision.words;
   EXPECT_TRUE(std::isfinite(decision.learning_rate_factor));
   EXPECT_GT(decision.learning_rate_factor, 0.0);
   EXPECT_FALSE(decision.words.empty());

@@ -53,7 +53,7 @@ TEST(OmniLearnLawTest, LeavesAWorkerWithoutATimeAlone) {
 }
 
 TEST(OmniLearnLawTest, ReferenceCodeSettlesAwayFromTheBalance) {
-  const BatchBounds published{.low = 16.0, .high = 96.0};
+  const BatchBounds published{.min_batch = 16, .max_batch = 96};
   const std::vector<double> hl2{12, 12, 8, 16};
   const std::vector<double> hl4{9, 9, 6, 24};
   const std::vector<double> hl8{6, 6, 4, 32};
@@ -71,13 +71,14 @@ TEST(OmniLearnLawTest, ReferenceCodeProposesNegativeBatchesWithLooseBounds) {
   const std::vector<std::int64_t> batches(4, 32);
   const std::vector<double> seconds{32.0 / 6, 32.0 / 6, 32.0 / 4, 32.0 / 32};
   EXPECT_THAT(
-      omnilearn_code_law(batches, seconds, 128, 0.2, {.low = 1.0, .high = 1000.0}), ::testing::Contains(Lt(0.0)));
+      omnilearn_code_law(batches, seconds, 128, 0.2, {.min_batch = 1, .max_batch = 1000}),
+      ::testing::Contains(Lt(0.0)));
 }
 
 TEST(OmniLearnLawTest, RestoresTheSumWithinTheBounds) {
   // 60 short of 128: 20 each would lift the first beyond 25, so it gets 15 and the others 22.5.
   const std::vector<double> batches{10.0, 20.0, 38.0};
-  const std::vector<BatchBounds> bounds{{1.0, 25.0}, {1.0, 100.0}, {1.0, 100.0}};
+  const std::vector<BatchBounds> bounds{{1, 25}, {1, 100}, {1, 100}};
   EXPECT_THAT(
       restore_sum(batches, bounds, 128, SumRule::kAdditive),
       ElementsAre(DoubleNear(25.0, 1e-9), DoubleNear(42.5, 1e-9), DoubleNear(60.5, 1e-9)));

@@ -186,4 +186,4 @@ def test_records_go_into_the_run_log_as_they_are(tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     assert lines[1]["batch_sizes"] == record.batch_sizes == [8] and record.balance == 1.0
     assert [line["type"] for line in lines] == ["run", "step", "event"]
-    assert lines[2]["event"] == "rollback" and "rollback" in _core.EVENTS
+    assert lines[2]["event"] == _core.Event.ROLLBACK == "rollback"

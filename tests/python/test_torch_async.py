@@ -36,6 +36,10 @@ def test_no_update_is_lost_and_fixed_gradients_add_up_exactly(trio, tmp_path):
     assert len(updates) == results[0]["updates"]
     # While the last one slept through its first iteration, the first did 5.
     assert max(update["staleness"] for update in updates) >= 5
+    own = {}
+    for update, rate in zip(updates, results[0]["rates"], strict=True):
+        own[update["workers"][0]] = update["batch_sizes"][0] / update["seconds"]
+        assert rate == pytest.approx(sum(own.values()))
     assert '"type":"event"' not in log.read_text()  # a second epoch is no resume
     check_ledger(log)
 

@@ -176,15 +176,6 @@ TEST(RateTest, ParsesTheNamesItPrints) {
   }
 }
 
-TEST(PushFactorTest, ParsesTheNamesItPrints) {
-  for (const char* const name :
-       {"none", "batch-linear", "batch-sqrt", "staleness", "batch-linear+staleness", "batch-sqrt+staleness"}) {
-    EXPECT_EQ(to_string(parse_push_rate(name)), name);
-  }
-  EXPECT_TRUE(parse_push_rate("batch-sqrt+staleness").by_staleness);
-  EXPECT_THROW(parse_push_rate("staleness+batch-linear"), std::invalid_argument);
-}
-
 TEST(PushFactorTest, MomentumIsLessByWhatWorkersAdd) {
   EXPECT_DOUBLE_EQ(asynchronous_momentum(0.9, 1), 0.9);
   // 1 - 4 (1 - 0.9); with 4 workers' own 1 - 1/4 that makes 1 - 0.4 / 4 = 0.9.

@@ -61,5 +61,22 @@ TEST(RunMeterTest, CountsTheTimeInWhichAnyWorkerIsAtWorkAndItsStaleness) {
   EXPECT_EQ(meter.staleness().max(), 2);
 }
 
+TEST(RunMeterTest, CountsAWorkerThatIsGoneNoLonger) {
+  RunMeter meter;
+  const auto update = [](WorkerId id, double start, double seconds) {
+    return UpdateRecord{.seconds = seconds, .worker = {.id = id, .batch = 10, .start_seconds = start}};
+  };
+  meter.add(update(0, 0.0, 1.0));
+  meter.add(update(1, 0.0, 4.0));
+  EXPECT_EQ(meter.last().samples_per_second, 12.5);  // 10 in 1 s and 10 in 4 s
+  meter.add(EventRecord{.event = "stall", .worker = 1});
+  meter.add(update(0, 4.0, 1.0));
+  EXPECT_EQ(meter.last().samples_per_second, 12.5);  // it may answer again
+  meter.add(EventRecord{.event = "death", .worker = 1});
+  meter.add(update(0, 5.0, 1.0));
+  EXPECT_EQ(meter.last().samples_per_second, 10.0);
+  EXPECT_EQ(meter.last().balance, 1.0);  // nobody waits for one that is gone
+}
+
 }  // namespace
 }  // namespace isochron

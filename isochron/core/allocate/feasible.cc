@@ -5,17 +5,12 @@
 
 #include "isochron/core/allocate/chain.h"
 #include "isochron/core/allocate/uniform.h"
+#include "isochron/core/error.h"
 
 namespace isochron {
 namespace {
 
 using std::to_string;
-
-void require(bool permitted, const char* field, const std::string& value, const std::string& range) {
-  if (!permitted) {
-    throw std::invalid_argument(std::string(field) + " is " + value + "; permitted: " + range);
-  }
-}
 
 void check_slot(const Slot& slot) {
   // One comparison for the usual case: the texts are costly to build.
@@ -23,14 +18,14 @@ void check_slot(const Slot& slot) {
       std::isfinite(slot.offset_seconds)) [[likely]] {
     return;
   }
-  require(slot.min_batch >= 0, "min_batch", to_string(slot.min_batch), "0 or more");
-  require(slot.granularity >= 1, "granularity", to_string(slot.granularity), "1 or more");
+  require_at_least("min_batch", slot.min_batch, 0);
+  require_at_least("granularity", slot.granularity, 1);
   require(
       slot.max_batch >= slot.min_batch,
       "max_batch",
-      to_string(slot.max_batch),
+      slot.max_batch,
       "at least min_batch, " + to_string(slot.min_batch));
-  require(false, "offset_seconds", to_string(slot.offset_seconds), "a finite number, 0 or more");
+  refuse("offset_seconds", slot.offset_seconds, "a finite number, 0 or more");
 }
 
 std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
@@ -72,10 +67,7 @@ void check_feasible(std::span<const Slot> slots, std::int64_t global_batch) {
   if (slots.empty()) {
     throw std::invalid_argument("there are no workers to share the global batch; permitted: 1 or more");
   }
-  if (global_batch < 0 || global_batch > kMaxGlobalBatch) {
-    throw std::invalid_argument(
-        "global batch is " + to_string(global_batch) + "; permitted: 0 to " + to_string(kMaxGlobalBatch));
-  }
+  require_between("global batch", global_batch, 0, kMaxGlobalBatch);
   std::ranges::for_each(slots, check_slot);
   const std::vector<std::int64_t> granularities = detail::granularity_chain(slots);
   check_sums(slots, global_batch);

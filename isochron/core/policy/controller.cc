@@ -31,15 +31,15 @@ bool is_repair(const Roster& roster, std::span<const double> wished, std::span<c
 
 std::string repair_words(const Roster& roster, std::span<const double> wished) {
   if (!std::ranges::all_of(wished, [](double wish) { return std::isfinite(wish); })) {
-    return "; a proposal that is no number mended to the split in force";
+    return "; a proposal that is no number repaired to the split in force";
   }
   const double sum = std::accumulate(wished.begin(), wished.end(), 0.0);
   const auto global_batch = static_cast<double>(roster.global_batch);
   if (std::abs(sum - global_batch) < 0.5 || std::abs(sum) > 1e15) {
-    return "; proposal mended to the nearest split within the bounds";
+    return "; proposal repaired to the nearest split within the bounds";
   }
   const auto units = static_cast<double>(roster.units_per_sample);
-  return "; proposal of " + std::to_string(std::llround(sum / units)) + " samples mended to " +
+  return "; proposal of " + std::to_string(std::llround(sum / units)) + " samples repaired to " +
          std::to_string(roster.global_batch / roster.units_per_sample);
 }
 
@@ -96,9 +96,7 @@ std::string id_text(const Roster& roster) {
 void exchange_fixed(StateExchange& state, std::string_view name, const std::string& value) {
   std::string saved = value;
   state.field(name, saved);
-  if (saved != value) {
-    throw std::invalid_argument("state field " + std::string(name) + " is '" + saved + "'; permitted: '" + value + "'");
-  }
+  require(saved == value, "state field " + std::string(name), in_quotes(saved), in_quotes(value));
 }
 
 }  // namespace
@@ -121,12 +119,7 @@ struct Controller::Snapshot {
     state.field("changed", decision.changed);
     state.field("repaired", decision.repaired);
     state.field("words", decision.words);
-    auto reason = static_cast<std::int64_t>(decision.reason);
-    state.field("reason", reason);
-    if (reason < 0 || reason > static_cast<std::int64_t>(kLastReason)) {
-      throw std::invalid_argument("state field reason is " + std::to_string(reason) + "; permitted: a known reason");
-    }
-    decision.reason = static_cast<Reason>(reason);
+    exchange_reason(state, decision.reason);
     state.part("rate", rate);
     state.part("learned", policy);
   }

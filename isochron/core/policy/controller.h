@@ -25,7 +25,7 @@ struct Decision {
   std::vector<std::int64_t> batch_sizes;  // in the roster's order; they add up to B
   double learning_rate_factor = 1.0;
   bool changed = false;   // the split differs from the step before
-  bool repaired = false;  // the proposal was not legal, rounding aside; `words` says how it was mended
+  bool repaired = false;  // the proposal was not legal, rounding aside; `words` says how it was repaired
   Reason reason = Reason::kStarted;
   std::string words;
 };

@@ -33,6 +33,13 @@ std::string_view to_string(Reason reason) {
   ISO_CHECK(false, "a reason without a name");
 }
 
+void exchange_reason(StateExchange& state, Reason& reason) {
+  auto number = static_cast<std::int64_t>(reason);
+  state.field("reason", number);
+  require(number >= 0 && number <= static_cast<std::int64_t>(kLastReason), "state field reason", number, "a known one");
+  reason = static_cast<Reason>(number);
+}
+
 Curve Policy::curve(std::size_t /*place*/) const {
   return Curve::linear(1.0);
 }

@@ -34,6 +34,8 @@ inline constexpr Reason kLastReason = Reason::kNoTelemetry;
 
 /// "rebalanced", for logs and tables.
 std::string_view to_string(Reason reason);
+/// The field "reason" of a state; throws std::invalid_argument unless it is a known one.
+void exchange_reason(StateExchange& state, Reason& reason);
 
 struct Proposal {
   std::vector<double> batches;  // in the roster's order; need not be legal

@@ -94,14 +94,6 @@ void RateSchedule::exchange(StateExchange& state) {
   state.field("observations", observations_);
 }
 
-PushRate parse_push_rate(std::string_view name) {
-  return parse_name(kPushRateNames, "learning-rate rule of a push", name);
-}
-
-std::string_view to_string(const PushRate& rule) {
-  return name_of(kPushRateNames, rule);
-}
-
 double push_factor(
     const PushRate& rule, std::int64_t batch, std::int64_t global_batch, std::int64_t workers, std::int64_t staleness) {
   if (rule.by_batch && rule.by_batch_sqrt) {

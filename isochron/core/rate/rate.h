@@ -89,9 +89,6 @@ inline constexpr Names<PushRate, 6> kPushRateNames{
      {{.by_batch = true, .by_staleness = true}, "batch-linear+staleness"},
      {{.by_batch_sqrt = true, .by_staleness = true}, "batch-sqrt+staleness"}}};
 
-/// Throws std::invalid_argument naming the value and the permitted names.
-PushRate parse_push_rate(std::string_view name);
-std::string_view to_string(const PushRate& rule);
 /// Throws std::invalid_argument on a rule that contradicts itself.
 double push_factor(
     const PushRate& rule, std::int64_t batch, std::int64_t global_batch, std::int64_t workers, std::int64_t staleness);

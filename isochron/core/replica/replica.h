@@ -115,11 +115,6 @@ struct StepOutcome {
   std::vector<int> non_finite;  // ranks whose loss or own gradient is not finite
 };
 
-struct BatchBounds {
-  std::int64_t min_batch = 1;
-  std::int64_t max_batch = kNoLimit;
-};
-
 /// A call that does not fit what the replica is at; the text says what to do instead.
 class OrderError : public std::logic_error {
  public:

@@ -12,9 +12,9 @@ namespace isochron {
 namespace {
 
 constexpr std::int64_t kSchema = 1;  // raised when a field changes its meaning
-constexpr std::string_view kController = "controller.";
-constexpr std::string_view kRounds = "rounds.";
-constexpr std::string_view kWork = "work.";
+constexpr std::string_view kController = "controller";
+constexpr std::string_view kRounds = "rounds";
+constexpr std::string_view kWork = "work";
 
 // A column of the record's workers.
 template <class T>
@@ -49,12 +49,7 @@ struct RecordState {
     std::apply([&](const auto&... column) { (exchange_column(state, column, record.workers), ...); }, kWorkerColumns);
     state.field("learning_rate_factor", record.learning_rate_factor);
     state.field("changed", record.changed);
-    auto reason = static_cast<std::int64_t>(record.reason);
-    state.field("reason", reason);
-    if (reason < 0 || reason > static_cast<std::int64_t>(kLastReason)) {
-      throw std::invalid_argument("state field reason is " + std::to_string(reason) + "; permitted: a known reason");
-    }
-    record.reason = static_cast<Reason>(reason);
+    exchange_reason(state, record.reason);
     state.field("words", record.words);
     state.field("loss", record.loss);
   }
@@ -149,47 +144,23 @@ struct Fields {
   }
 };
 
-template <class Values>
-void add_with_prefix(Values& to, const Values& from, std::string_view prefix) {
-  for (const auto& [name, value] : from) {
-    to.emplace(std::string(prefix) + name, value);
-  }
-}
-
-void add_part(State& to, const State& from, std::string_view prefix) {
-  add_with_prefix(to.numbers, from.numbers, prefix);
-  add_with_prefix(to.words, from.words, prefix);
-}
-
-template <class Values>
-void take_with_prefix(Values& to, const Values& from, std::string_view prefix) {
-  for (auto one = from.lower_bound(prefix); one != from.end() && one->first.starts_with(prefix); ++one) {
-    to.emplace(one->first.substr(prefix.size()), one->second);
-  }
-}
-
-void take_part(State& to, const State& from, std::string_view prefix) {
-  take_with_prefix(to.numbers, from.numbers, prefix);
-  take_with_prefix(to.words, from.words, prefix);
-}
-
 }  // namespace
 
 State SavedReplica::to_state() const {
   Fields fields{*this};
   State state = save_state(fields);
-  add_part(state, controller, kController);
-  add_part(state, rounds, kRounds);
-  add_part(state, work, kWork);
+  state.put(kController, controller);
+  state.put(kRounds, rounds);
+  state.put(kWork, work);
   return state;
 }
 
 SavedReplica SavedReplica::from_state(const State& state) {
   Fields fields;
   restore_state(fields, state);
-  take_part(fields.saved.controller, state, kController);
-  take_part(fields.saved.rounds, state, kRounds);
-  take_part(fields.saved.work, state, kWork);
+  fields.saved.controller = state.part(kController);
+  fields.saved.rounds = state.part(kRounds);
+  fields.saved.work = state.part(kWork);
   return std::move(fields.saved);
 }
 

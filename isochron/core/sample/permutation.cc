@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <stdexcept>
 #include <string>
 
 #include "isochron/core/error.h"
@@ -21,9 +20,7 @@ constexpr std::uint64_t ones(unsigned bits) {
 }  // namespace
 
 Permutation::Permutation(std::int64_t size, std::uint64_t key) : size_(size) {
-  if (size < 1) {
-    throw std::invalid_argument("permutation size is " + std::to_string(size) + "; permitted: 1 or more");
-  }
+  require_at_least("permutation size", size, 1);
   const auto bits = std::max(kLeastBits, static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(size - 1))));
   low_bits_ = (bits + 1) / 2;
   low_mask_ = ones(low_bits_);

@@ -76,8 +76,8 @@ void PrometheusMetrics::observe(const Record& record, std::span<const WorkerStep
 }
 
 void PrometheusMetrics::observe(const EventRecord& record) {
-  const EventKind* const kind = find_event(record.event);
-  if (kind != nullptr && kind->removes_worker) {
+  meter_.add(record);
+  if (removes_worker(record)) {
     last_steps_.erase(record.worker);
   } else if (is(record, Event::kJoin)) {
     labels_[record.worker] = '{' + label("worker", record.words) + '}';
@@ -105,7 +105,11 @@ std::string PrometheusMetrics::text() const {
              "isochron_samples_per_second", "gauge", "Throughput of the last step.", meter_.last().samples_per_second) +
          metric(
              "isochron_balance", "gauge", "Mean over longest compute time of the last step.", meter_.last().balance) +
-         metric("isochron_learning_rate_factor", "gauge", "Of the last step.", learning_rate_factor_) +
+         metric(
+             "isochron_learning_rate_factor",
+             "gauge",
+             "Factor of the learning rate in the last step.",
+             learning_rate_factor_) +
          per_worker("isochron_batch_size", "Samples of the worker in its last step.", &WorkerStep::batch) +
          per_worker("isochron_compute_seconds", "Time to the last local gradient.", &WorkerStep::compute_seconds) +
          per_worker("isochron_wait_seconds", "Time spent waiting for the others.", &WorkerStep::wait_seconds) +

@@ -29,6 +29,11 @@ bool is(const EventRecord& record, Event event) {
   return record.event == to_string(event);
 }
 
+bool removes_worker(const EventRecord& record) {
+  const EventKind* const kind = find_event(record.event);
+  return kind != nullptr && kind->removes_worker;
+}
+
 bool sets_step(const EventRecord& record) {
   const EventKind* const kind = find_event(record.event);
   return kind != nullptr && kind->sets_step;

@@ -158,6 +158,8 @@ struct EventRecord {
 
 /// Whether the record is of this event.
 [[nodiscard]] bool is(const EventRecord& record, Event event);
+/// Whether the event's worker takes no part in later steps.
+[[nodiscard]] bool removes_worker(const EventRecord& record);
 /// Whether the event's step is the number of the next step.
 [[nodiscard]] bool sets_step(const EventRecord& record);
 

@@ -64,6 +64,12 @@ void RunMeter::add(const UpdateRecord& record) {
   count(static_cast<double>(worker.batch), record.seconds);
 }
 
+void RunMeter::add(const EventRecord& record) {
+  if (removes_worker(record)) {
+    std::erase_if(iterations_, [&](const WorkerStep& one) { return one.id == record.worker; });
+  }
+}
+
 void RunMeter::count(double samples, double seconds) {
   samples_ += samples;
   step_seconds_.push_back(seconds);

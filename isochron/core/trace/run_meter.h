@@ -38,6 +38,8 @@ class RunMeter {
   /// A record whose time is not finite, or negative, counts for nothing.
   void add(const StepRecord& record);
   void add(const UpdateRecord& record);
+  /// The last iteration of a worker that is gone counts no longer.
+  void add(const EventRecord& record);
 
   [[nodiscard]] std::int64_t steps() const { return static_cast<std::int64_t>(step_seconds_.size()); }
   [[nodiscard]] double seconds() const;  // of the steps alone
@@ -80,7 +82,7 @@ class RunMeter {
   // updates come nearly in the order in which they end.
   std::map<double, double> covered_;
   double closed_until_ = -std::numeric_limits<double>::infinity();
-  std::vector<WorkerStep> iterations_;  // everybody's last one, its whole time as the time computed
+  std::vector<WorkerStep> iterations_;  // the last one of everybody who is there, its whole time as the time computed
 };
 
 }  // namespace isochron

@@ -17,7 +17,6 @@
 #include "isochron/core/error.h"
 #include "isochron/core/random/random.h"
 #include "isochron/engine/async/mpi_link.h"
-#include "isochron/engine/async/peers.h"
 #include "isochron/engine/async/shard_optimizer.h"
 #include "isochron/engine/async/shard_state.h"
 #include "isochron/engine/async/tensor_chunk.h"
@@ -84,7 +83,6 @@ Job::Async::Async(JobOptions options)
     : options_(started(std::move(options))),
       membership_(std::make_unique<Membership>(MPI_COMM_WORLD, world_options())),
       members_(isochron::agree(membership_->group(), options_)),
-      peers_(gather_peers(membership_->group())),
       workers_(count_workers(options_, membership_->size())),
       self_(members_[static_cast<std::size_t>(membership_->rank())]),
       trains_(membership_->rank() < workers_),
@@ -100,12 +98,6 @@ Job::Async::Async(JobOptions options)
 
 Job::Async::~Async() {
   close();
-}
-
-void Job::Async::require(bool condition, const char* what) {
-  if (!condition) {
-    throw std::logic_error(what);
-  }
 }
 
 double Job::Async::now() const {
@@ -144,7 +136,7 @@ void Job::Async::build() {
       place_,
       static_cast<server::SessionOwner&>(*this));
   session_->begin(
-      std::make_shared<MpiLink>(membership_->comm(), peers_, options_.patience()),
+      std::make_shared<MpiLink>(membership_->comm(), membership_->peers(), options_.patience()),
       client_->layout(),
       client_->places(),
       std::move(chunks),
@@ -325,9 +317,7 @@ bool Job::Async::computed(double loss) {
 }
 
 void Job::Async::finish_step() {
-  if (phase() == Phase::kComputing) {
-    throw std::logic_error("the loader went on to the next step before backward()");
-  }
+  require(phase() != Phase::kComputing, "the loader went on to the next step before backward()");
   while (phase() == Phase::kPushing) {
     try {
       finish_update();
@@ -451,12 +441,12 @@ void Job::Async::take_up(const Settlement& settlement) {
     tell(Event::kDeath, lost.id, lost.name);
   }
   members_ = settlement.workers;
-  peers_ = gather_peers(membership_->group());
   const std::vector<std::string> all = all_gather(membership_->group(), trains_ ? "trains" : "");
   workers_ = static_cast<int>(std::ranges::count(all, "trains"));
   options_.async.servers = size() - workers_;
   if (session_) {
-    session_->take_up(members(), std::make_shared<MpiLink>(membership_->comm(), peers_, options_.patience()));
+    session_->take_up(
+        members(), std::make_shared<MpiLink>(membership_->comm(), membership_->peers(), options_.patience()));
     client_->move_chunks(session_->client().layout());
     if (phase() == Phase::kBarrier) {
       note_barrier();

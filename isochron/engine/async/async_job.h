@@ -80,7 +80,6 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   std::int64_t step() const;
   double now() const;
 
-  static void require(bool condition, const char* what);
   void require_batch(const BackwardPass& pass) const;
   const Sampler& sampler() const;
   server::Members members() const { return {.workers = members_, .rank = rank(), .trainers = workers_}; }
@@ -120,7 +119,6 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   JobOptions options_;
   std::unique_ptr<Membership> membership_;
   std::vector<Worker> members_;  // by rank, dedicated servers too
-  std::vector<Peer> peers_;      // by rank
   int workers_ = 0;              // the first so many ranks
   Worker self_;                  // whatever rank it has
   bool trains_;                  // or only serves parameters

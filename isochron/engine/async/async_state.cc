@@ -1,5 +1,3 @@
-#include <stdexcept>
-
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>

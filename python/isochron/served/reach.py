@@ -39,7 +39,7 @@ def listen(gather: Callable[[Any], list[Any]], rendezvous_host: str | None) -> L
 
 def own_address(machines: list[str], rendezvous_host: str | None = None) -> str:
     """`machines`: of all workers. On one machine nothing else than loopback is needed. Otherwise it is the address from
-    which this one would speak to the place where the workers met, or, on the machine of that place itself, that place:
+    which this one would speak to the place of the rendezvous, or, on the machine of that place itself, that place:
     the others have reached it already."""
     if len(set(machines)) == 1:
         return LOOPBACK

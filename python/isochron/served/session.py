@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from isochron import replica_state
-from isochron._core import AsyncSession, ParameterLayout, Replica, TcpLink, UpdateRecord
+from isochron._core import AsyncSession, ParameterLayout, Replica, State, TcpLink, UpdateRecord
 from isochron.errors import Error
 from isochron.options import SharedOptions
 
@@ -75,7 +74,7 @@ class Session(AsyncSession):
         self._closed = owner.closed
         self._me = f"{workers[rank].name} (rank {rank}"
         self._stops = options.on_nonfinite == "stop"
-        learned = replica_state.part(replica.state(), "controller.").encode()
+        learned = State(replica.state()).part("controller").to_bytes()
         self.begin(link, layout, self.values, list(updaters), learned, workers)
         atexit.register(self._leave_at_exit)
 
@@ -95,11 +94,14 @@ class Session(AsyncSession):
 
     def arrive(self, replica: Replica) -> None:
         """At a barrier, where all know the same: it takes the place of what the replica knows."""
-        order = self.order
-        parts = {"controller.": order.controller.decode(), "place.ledger.": self.ledger.state().decode()}
-        fields = {"place.epoch": self.epoch, "place.position": self.position, "stopping": order.stopping,
-                  "stop_signal": order.stop_signal}  # fmt: skip
-        replica.take_over(replica_state.changed(replica.state(), parts, fields))
+        order, state = self.order, State(replica.state())
+        state.put("controller", State(order.controller))
+        state.put("place.ledger", State(self.ledger.state()))
+        state.set("place.epoch", self.epoch)
+        state.set("place.position", self.position)
+        state.set("stopping", order.stopping)
+        state.set("stop_signal", order.stop_signal)
+        replica.take_over(state.to_bytes())
 
     @contextmanager
     def telling_others(self) -> Iterator[None]:

@@ -35,7 +35,7 @@ class Bookkeeping:
         if number in self._logs:
             before, self.log = self.log, self._logs[number]
             if self.log is not None and self.log is not before:
-                self.log.write(_core.EventRecord(self.line, now, "other-data", 0, ""))
+                self.log.write(_core.EventRecord(self.line, now, _core.Event.OTHER_DATA, 0, ""))
             return
         assert self._options.log is not None
         path = numbered(self._options.log, number)
@@ -47,14 +47,13 @@ class Bookkeeping:
         if self.log is None:
             return
         if others and self.log.next_step < self.line:
-            self.log.write(_core.EventRecord(self.line, now, "other-data", 0, ""))
+            self.log.write(_core.EventRecord(self.line, now, _core.Event.OTHER_DATA, 0, ""))
         elif self.log.continued:
-            self.log.write(_core.EventRecord(self.line, now, "resume", 0, ""))
+            self.log.write(_core.EventRecord(self.line, now, _core.Event.RESUME, 0, ""))
 
     def write(self, records: Iterable[_core.StepRecord | _core.UpdateRecord | _core.EventRecord]) -> None:
         for record in records:
-            if not isinstance(record, _core.EventRecord):
-                self.meter.add(record)
+            self.meter.add(record)
             if self.log is not None:
                 self.log.write(record)
 

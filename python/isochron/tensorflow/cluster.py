@@ -1,8 +1,8 @@
 """Which worker this process is, and where the others are: what a launcher says in environment variables.
 
-TF_CONFIG, as TensorFlow defines it, comes first, then what isochron.place understands. That tells no addresses, so the
-workers meet at the first one, at the port after MASTER_PORT (a launcher may hold the port itself), and exchange theirs.
-That port has a door (isochron.door). Its key is in the environment; on one host a file for this user alone will do.
+TF_CONFIG, as TensorFlow defines it, comes first, then what isochron.place understands. That tells no addresses, so
+workers exchange theirs at a rendezvous: at the first, at the port after MASTER_PORT, which a launcher may hold. That
+port has a door (isochron.door). Its key is in the environment; on one host a file for this user alone will do.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Cluster:
 
 
 def find_cluster(environ: Mapping[str, str], timeout: float) -> Cluster:
-    """Waits, where the workers have to meet, for at most `timeout` seconds for the last of them."""
+    """Waits, where a rendezvous is needed, for at most `timeout` seconds for the last worker."""
     if environ.get("TF_CONFIG"):
         return _from_tf_config(environ["TF_CONFIG"])
     place = find_place(environ)
@@ -85,7 +85,7 @@ def _rendezvous(place: Place, key: bytes | None, timeout: float) -> Cluster:
         place = dataclasses.replace(place, address=reach.LOOPBACK)
     if key is None and not one_host:
         raise ValueError(
-            f"{job_key.VARIABLE} is not set, and the workers meet at {place.address}; permitted for workers of "
+            f"{job_key.VARIABLE} is not set, and the rendezvous is at {place.address}; permitted for workers of "
             f"several hosts: the same secret of {job_key.LEAST} letters or more on all of them"
         )
     with socket.socket() as held:  # nobody else gets this port before TensorFlow listens on it
@@ -143,7 +143,7 @@ def _host_rendezvous(
         interface = reach.LOOPBACK if local else reach.own_address(_REMOTE, place.address)
         listener = door.listen(interface, place.port)
     except OSError as error:
-        raise OSError(f"port {place.port}, where the workers meet: {error}; set MASTER_PORT to another") from error
+        raise OSError(f"port {place.port} of the rendezvous: {error}; set MASTER_PORT to another") from error
     guests = _Guests(place.size)
     entrance = door.Door(listener, key or host_key.make(), guests.admit)
     try:
@@ -176,5 +176,5 @@ def _join(place: Place, port: int, find_key: Callable[[], bytes | None], deadlin
         except OSError:
             pass
         if left <= 0:
-            raise TimeoutError(f"rank 0 was not met at {place.address}:{place.port} in time")
+            raise TimeoutError(f"rank 0 did not answer at {place.address}:{place.port} in time")
         time.sleep(_RETRY_SECONDS)  # it is not listening yet, or has made another key meanwhile

@@ -149,7 +149,7 @@ class HandsOut:
         if self._replica.position > 0:
             self._replica.end_epoch()
             first = self._replica.workers[0].id
-            self._books.write([_core.EventRecord(self.step_number, self._now(), "epoch-end", first, "")])
+            self._books.write([_core.EventRecord(self.step_number, self._now(), _core.Event.EPOCH_END, first, "")])
 
     def _hand_out(self, one: Data) -> Iterator[Any]:
         self._select(one)

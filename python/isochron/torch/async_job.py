@@ -282,7 +282,7 @@ class AsyncJob(ServedJob, Job):
         if update.worker.id == self._replica.workers[self._world.rank].id:
             self._update = update
         self._meter.add(update)
-        self._trace.update(update)
+        self._trace.update(update, self._meter.last_samples_per_second)
 
     # Barriers.
 

@@ -123,7 +123,7 @@ class Int8Average:
         mean = received.mean(0, keepdim=True)
         packed, decoded = quantize(mean)
         errors[rank] = (mean - decoded)[0] * workers
-        # Of a step without finite numbers nothing is owed: else no later one would have any.
+        # A step without finite numbers owes nothing: else no later one would have any.
         self._error = errors.nan_to_num_(0.0, 0.0, 0.0).view(-1)[: self._size]
         everything = packed.new_empty((workers, packed.shape[1]))
         with self._waits.counted():

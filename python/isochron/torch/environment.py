@@ -34,7 +34,7 @@ def naming_who_is_missing(store: dist.Store, rank: int, size: int) -> Iterator[N
 
 
 def join_group(place: Place, backend: str, timeout: timedelta) -> None:
-    """Makes the default process group. Raises ValueError if nothing says where the workers meet."""
+    """Makes the default process group. Raises ValueError if nothing says where the rendezvous is."""
     if not place.address or not place.port:
         raise ValueError(
             f"MASTER_ADDR is '{place.address}' and MASTER_PORT is {place.port}; permitted: the host of rank 0 and a "

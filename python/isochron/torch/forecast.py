@@ -88,7 +88,7 @@ class Forecast:
         for record in self.records:
             page.write(record)
         end = self.records[-1].start_seconds + self.records[-1].seconds
-        page.write(_core.EventRecord(len(self.records), end, "forecast", self._workers[0].id, self.sentence))
+        page.write(_core.EventRecord(len(self.records), end, _core.Event.FORECAST, self._workers[0].id, self.sentence))
         page.end()
         return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from isochron import _core, replica_state
+from isochron import _core
 from isochron.errors import Error, PeerError
 from isochron.other_data import refusal
 from isochron.torch import state
@@ -152,7 +152,8 @@ class Datasets:
         begun = self._replica.position > 0
         self._replica.end_epoch()
         if begun:
-            self._tell([_core.EventRecord(self.step, self._now(), "epoch-end", self._replica.workers[0].id, "")])
+            first = self._replica.workers[0].id
+            self._tell([_core.EventRecord(self.step, self._now(), _core.Event.EPOCH_END, first, "")])
 
     def _is_beside(self, data: Data) -> bool:
         return self._awaits_backward and data is not self._data
@@ -185,7 +186,7 @@ class Datasets:
             return self.epoch
         if data.beside is not None:
             return data.beside.epoch
-        return int(float.fromhex(replica_state.value_of(data.place, "epoch")))
+        return int(_core.State(data.place).number("epoch"))
 
     def _ledger_of(self, data: Data) -> _core.Ledger:
         if data.beside is not None and data.beside.ledger is not None:
@@ -193,7 +194,7 @@ class Datasets:
         if data is self._data or data.place is None:
             return self._replica.ledger
         ledger = _core.Ledger(0)
-        ledger.restore(replica_state.part(data.place, "ledger.").encode())
+        ledger.restore(_core.State(data.place).part("ledger").to_bytes())
         return ledger
 
     def _save_datasets(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
   a) Whoever notices gives up its groups, so that all others fail too. A step that the optimizer has not taken is
      undone: gradients are dropped, running statistics are as before it.
-  b) Those that are left meet (peers.py) and make new groups.
+  b) Those that are left come to a rendezvous (peers.py) and make new groups.
   c) Who is behind gets models, optimizers and the replica's state from the one whom the settlement names. Who is lost
      during b) or c) has them done again without it, by all.
   d) Each adopts the settlement, which deals B anew, and skips the samples at which the dataset failed.
@@ -129,7 +129,7 @@ class Recovery:
         self.own_answers = self.own_answers[1], mine
 
     def answers(self) -> list[bool] | None:
-        """Of all to the question under way, as they were told when the workers came together: some may have gone on
+        """What all answered to the question under way, as told when the workers came together: some may have gone on
         since. None: somebody is still to come to it."""
         ahead = [statement["questions"] - self.questions for statement in self._statements]  # nobody by more than one
         if min(ahead) < 0:

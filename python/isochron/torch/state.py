@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 
-from isochron._core import VERSION, Replica
+from isochron._core import VERSION, Replica, State
 from isochron.errors import Error
-from isochron.replica_state import changed
 from isochron.torch.parallel import Models
 from isochron.torch.world import World
 
@@ -35,15 +34,19 @@ def for_replica(saved: dict[str, Any], own: bytes) -> bytes:
         version = saved.get("version", "an unknown version")
         raise ValueError(f"the state is of {version}; permitted: what state_dict() of isochron {VERSION} returned")
     # As it was before jobs shared the native step protocol: the same parts, one by one.
+    state = State(own)
+    for name in ("controller", "ceilings", "roster", "place"):
+        state.put(name, State(saved.get(name, "").encode()))
     fields: dict[str, Any] = {name: saved[name] for name in ("global_batch", "last_batch", "policy", "next_id")}
     fields |= {"seed": str(saved["seed"]), "roster.count": len(saved["workers"]), "place.known": bool(saved["ledger"])}
     for number, worker in enumerate(saved["workers"]):
         fields |= {f"roster.{number}.{name}": value for name, value in worker.items()}
-    parts = {"controller.": saved["controller"], "ceilings.": saved["ceilings"], "roster.": "", "place.": ""}
     if saved["ledger"]:
         fields |= {f"place.{name}": saved[name] for name in ("dataset_size", "epoch", "position")}
-        parts["place.ledger."] = saved["ledger"]
-    return changed(own, parts, fields)
+        state.put("place.ledger", State(saved["ledger"].encode()))
+    for name, value in fields.items():
+        state.set(name, value)
+    return state.to_bytes()
 
 
 @dataclass

@@ -476,7 +476,7 @@ class Steps(Datasets):
             self._source.skip(epoch, position)  # type: ignore[union-attr]
             message = f"position {position} of epoch {epoch}: {str(error).splitlines()[0]}"
             worker = self._replica.workers[0].id
-            self._tell([_core.EventRecord(self.step, self._now(), "skipped", worker, message)])
+            self._tell([_core.EventRecord(self.step, self._now(), _core.Event.SKIPPED, worker, message)])
 
     def _adopt(self, events: list[_core.EventRecord]) -> None:
         if self._trace_begun:
@@ -490,6 +490,7 @@ class Steps(Datasets):
 
     def _tell(self, events: list[_core.EventRecord]) -> None:
         for event in events:
+            self._meter.add(event)
             self._trace.event(event)
 
     def _now(self) -> float:

@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from isochron._core import EventRecord, RunLog, StepRecord, UpdateRecord, Worker, WorkerStep
+from isochron._core import Event, EventRecord, RunLog, StepRecord, UpdateRecord, Worker, WorkerStep
 from isochron.log_files import begin, numbered
 from isochron.torch.options import JobOptions
 
@@ -64,7 +64,7 @@ class Trace:
                     self._write_recent()
                 self._recent.clear()
         if self._log is not None and self._next_step != step:
-            self._set_step("other-data" if others and self._next_step < step else "resume", step)
+            self._set_step(Event.OTHER_DATA if others and self._next_step < step else Event.RESUME, step)
         if options.tensorboard is not None and self._board is None:
             self._board = options.tensorboard
             if not hasattr(self._board, "add_scalar"):
@@ -96,7 +96,7 @@ class Trace:
     def resume(self, step: int) -> None:
         """A state of that step was loaded into a job that has begun."""
         if self._log is not None and self._next_step != step:
-            self._set_step("resume", step)
+            self._set_step(Event.RESUME, step)
 
     def step(self, record: StepRecord) -> None:
         if record.changed:
@@ -104,11 +104,15 @@ class Trace:
         self._write(record)
         if self._board is not None:
             self._draw(record, record.workers, "balance", record.balance)
+            samples = sum(record.batch_sizes)
+            self._board.add_scalar("isochron/samples_per_second", samples / max(record.seconds, 1e-9), record.step)
 
-    def update(self, record: UpdateRecord) -> None:
+    def update(self, record: UpdateRecord, samples_per_second: float) -> None:
+        """With the rate of all workers, as far as updates tell."""
         self._write(record)
         if self._board is not None:
             self._draw(record, [record.worker], "staleness", record.staleness)
+            self._board.add_scalar("isochron/samples_per_second", samples_per_second, record.step)
 
     def _write(self, record: StepRecord | UpdateRecord) -> None:
         self._next_step = record.step + 1
@@ -125,9 +129,7 @@ class Trace:
     ) -> None:
         scalar = self._board.add_scalar
         scalar(f"isochron/{figure}", value, record.step)
-        samples = sum(worker.batch for worker in workers)
         scalar("isochron/step_seconds", record.seconds, record.step)
-        scalar("isochron/samples_per_second", samples / max(record.seconds, 1e-9), record.step)
         if record.loss == record.loss:
             scalar("isochron/loss", record.loss, record.step)
         for worker in workers:
@@ -136,11 +138,11 @@ class Trace:
             scalar(f"isochron/compute_seconds/{name}", worker.compute_seconds, record.step)
 
     def event(self, record: EventRecord) -> None:
-        level = logging.INFO if record.event == "epoch-end" else logging.WARNING
+        level = logging.INFO if record.event == Event.EPOCH_END else logging.WARNING
         log.log(level, "step %d: %s of worker %d %s", record.step, record.event, record.worker, record.words)
         if self._log is not None:
             self._log.write(record)
-        elif record.event == "rollback":
+        elif record.event == Event.ROLLBACK:
             self._forget_from(record.step)
         if self._options.on_event is not None:
             self._options.on_event(record)

@@ -94,7 +94,7 @@ class IsochronTrainer(Trainer):
         return result * self.job.weight
 
     def _look_at_labels(self, labels: Any) -> None:
-        """Of the first batch: padding there means that the loss is a mean over tokens."""
+        """Those of the first batch: padding there means that the loss is a mean over tokens."""
         self._looks_at_labels = False
         if isinstance(labels, torch.Tensor) and labels.ndim > 1 and (labels == -100).any():
             _logger.warning(
