@@ -204,8 +204,8 @@ def two_losses(run, backward, **options):
         optimizer.zero_grad()
 
 
-def scaled_backward(job, loss):
-    (loss * job.weight).backward()
+def scaled_backward(job, loss, **options):
+    (loss * job.weight).backward(**options)
 
 
 @cell("torch", "two losses", "job.backward")
@@ -216,6 +216,71 @@ def two_losses_by_job(run):
 @cell("torch", "two losses", "job.weight")
 def two_losses_by_weight(run):
     two_losses(run, scaled_backward)
+
+
+def retained(run, backward, wrap=None, **options):
+    """Two passes over one forward pass, and a pass behind each of two forward passes that came before both."""
+    job = run.job(**options)
+    model = run.model()
+    inner = model if wrap is None else wrap(model)
+    model, optimizer = job.prepare(inner, sgd(inner))
+    for number, x, y in job.loader(Points()):
+        run.compute(number)
+        value, other = model(x), model(x.flip(1))
+        backward(job, functional.mse_loss(value, y), retain_graph=True)
+        backward(job, other.square().mean() * 0.1)
+        run.sleep(len(number) / 2)
+        backward(job, value.square().mean() * 0.1)
+        optimizer.step()
+        optimizer.zero_grad()
+    return inner
+
+
+@cell("torch", "retain_graph", "job.backward")
+def retained_by_job(run):
+    retained(run, isochron.Job.backward)
+
+
+@cell("torch", "retain_graph", "job.weight")
+def retained_by_weight(run):
+    retained(run, scaled_backward)
+
+
+@cell("torch", "retain_graph", "one's own DDP")
+def retained_in_own_ddp(run):
+    retained(run, scaled_backward, in_own_ddp)
+
+
+@cell("torch", "retain_graph", "unused parameters")
+def retained_with_unused(run):
+    """A parameter that no pass reaches."""
+
+    def with_unused(model):
+        model.register_parameter("unused", nn.Parameter(torch.zeros(2, dtype=torch.float64)))
+        return model
+
+    retained(run, isochron.Job.backward, with_unused, ddp={"find_unused_parameters": True})
+
+
+@cell("torch", "retain_graph", "accumulate")
+def retained_accumulated(run):
+    job = run.job(global_batch=BATCH // 2)
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    for number, x, y in job.loader(Points()):
+        run.compute(number)
+        with job.accumulate(2) as last:
+            value = model(x)
+            job.backward(functional.mse_loss(value, y), retain_graph=True)
+            job.backward(value.square().mean() * 0.1)
+        if last:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@cell("torch", "retain_graph", "FSDP2")
+def retained_sharded(run):
+    run.modules = [whole(retained(run, isochron.Job.backward, in_fsdp))]
 
 
 def gan(run, backward, **options):
@@ -438,20 +503,24 @@ def compiled(run):
 
 @cell("torch", "one backward", "one's own DDP")
 def own_ddp(run):
-    model = run.model()
-    if torch.distributed.is_initialized():
-        model = nn.parallel.DistributedDataParallel(model)
-    plain(run, model=model)
+    plain(run, model=in_own_ddp(run.model()))
 
 
-def sharded_model(run):
-    """With FSDP2 on two processes; its tensors are whole afterwards."""
-    model = run.model()
+def in_own_ddp(model):
+    return nn.parallel.DistributedDataParallel(model) if torch.distributed.is_initialized() else model
+
+
+def in_fsdp(model):
+    """On several processes."""
     if not torch.distributed.is_initialized():
         return model
     from torch.distributed.fsdp import fully_shard
 
-    return fully_shard(model, mesh=torch.distributed.init_device_mesh("cpu", (2,)))
+    return fully_shard(model, mesh=torch.distributed.init_device_mesh("cpu", (torch.distributed.get_world_size(),)))
+
+
+def sharded_model(run):
+    return in_fsdp(run.model())
 
 
 def whole(model):

@@ -69,6 +69,8 @@ class IsochronCallback(Callback):
         weight = self.job.weight
         if pl_module.automatic_optimization:  # which has divided the loss already
             self.job.log_loss(loss * trainer.accumulate_grad_batches)
+        else:
+            self.job._models.arm()  # as manual_backward() has armed DDP
         loss.mul_(weight)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:

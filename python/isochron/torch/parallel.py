@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
@@ -20,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
 from isochron.errors import Error
+from isochron.torch.arming import arm, watch_passes
 from isochron.torch.batch_norm import Statistics, has_batch_norm, make_exact
 from isochron.torch.compression import attach
 from isochron.torch.options import JobOptions
@@ -67,6 +67,7 @@ class ElasticDataParallel(DistributedDataParallel):
         self._isochron_world = world
         self._isochron_called = False
         self._isochron_armed = False
+        self._isochron_pass = -1
         self._isochron_arguments = arguments  # not the group: its connections close when nobody holds it any more
         self._isochron_hooks: list[tuple[Any, Any]] = []
         self._isochron_followers: list[Any] = []  # states of hooks that exchange over our group
@@ -79,7 +80,7 @@ class ElasticDataParallel(DistributedDataParallel):
 
     def _pre_forward(self, *inputs: Any, **arguments: Any) -> Any:
         self._isochron_called = True
-        _arm(self)
+        arm(self)
         return super()._pre_forward(*inputs, **arguments)
 
     def _sync_buffers(self) -> None:
@@ -115,29 +116,6 @@ class ElasticDataParallel(DistributedDataParallel):
         for state, hook in hooks:
             self.register_comm_hook(state, hook)
         self.train(training)
-
-
-def _arm(model: Any, *unused: Any) -> None:
-    """From a forward pass to the backward pass that follows, DDP averages whatever gradients come, in no_sync(),
-    too."""
-    if torch.is_grad_enabled() and model.require_backward_grad_sync:
-        model._isochron_armed = True
-
-
-def _watch_arming(model: Any) -> None:
-    if not isinstance(model, ElasticDataParallel):
-        model._isochron_armed = False
-        model.register_forward_pre_hook(_arm)
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    watched = weakref.ref(model)  # a hook of a parameter that held its model would keep both for ever
-
-    def disarm(_: torch.Tensor) -> None:
-        one = watched()
-        if one is not None and one.require_backward_grad_sync:
-            one._isochron_armed = False
-
-    for parameter in trained if model.find_unused_parameters else trained[:1]:
-        parameter.register_post_accumulate_grad_hook(disarm)
 
 
 class TimedGather:
@@ -313,7 +291,9 @@ class Models:
         else:
             model = self._wrap(model)
         if isinstance(model, DistributedDataParallel):
-            _watch_arming(model)
+            if not isinstance(model, ElasticDataParallel):
+                model.register_forward_pre_hook(arm)
+            watch_passes(model, self._world.waits)
         self.models.append(model)
         self._copies += [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
         return model
@@ -407,6 +387,12 @@ class Models:
         finally:
             for group, after_backward, after_forward in before:
                 group.reshard_after_backward, group.post_forward_mesh_info = after_backward, after_forward
+
+    def arm(self) -> None:
+        """Somebody else has told DDP to average in the coming pass."""
+        for model in self.models:
+            if isinstance(model, DistributedDataParallel):
+                arm(model)
 
     def check_use(self, with_gradients: set[int]) -> None:
         """Raises Error if parameters (by id) have gradients though the wrapper that averages them was not called."""
