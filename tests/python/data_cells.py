@@ -8,7 +8,10 @@ from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler
 
 import isochron.torch as isochron
-from loop_cells import SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, sgd
+from loop_cells import (
+    SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, scaled_backward, sgd, sharded_model,
+    whole,
+)  # fmt: skip
 
 
 @cell("torch", "data", "random augmentation")
@@ -150,30 +153,46 @@ def balanced_sampler(run):
 # PyTorch: loops that leave early, change their data, or go on.
 
 
-def train(run, job, model, optimizer, loader, steps=None, epoch=None):
+def train(run, job, model, optimizer, loader, steps=None, epoch=None, backward=isochron.Job.backward):
     """As far as `steps`."""
     for done, (number, x, y) in enumerate(loader, 1):
         run.compute(number, job.epoch if epoch is None else epoch)
-        job.backward(error(model, x, y))
+        backward(job, error(model, x, y))
         optimizer.step()
         optimizer.zero_grad()
         if done == steps:
             break
 
 
-@cell("torch", "early exit", "end_epoch")
-def early_exit(run):
+def left_early(run, model, **options):
     job = run.job()
-    model = run.model()
     model, optimizer = job.prepare(model, sgd(model))
     loader = job.loader(Points())
     epochs = []
     for epoch in job.epochs(3):
         epochs.append(epoch)
-        train(run, job, model, optimizer, loader, steps=5)
-        next(iter(loader))  # a batch that is not used
+        train(run, job, model, optimizer, loader, steps=5, **options)
+        if epoch != 1:
+            next(iter(loader))  # a batch that is not used
         job.end_epoch()
     assert epochs == [0, 1, 2] and job.step == 15
+
+
+@cell("torch", "early exit", "end_epoch")
+def early_exit(run):
+    left_early(run, run.model())
+
+
+@cell("torch", "early exit", "job.weight")
+def early_exit_by_weight(run):
+    left_early(run, run.model(), backward=scaled_backward)
+
+
+@cell("torch", "early exit", "job.weight, FSDP2")
+def early_exit_by_weight_sharded(run):
+    model = sharded_model(run)
+    left_early(run, model, backward=scaled_backward)
+    run.modules = [whole(model)]
 
 
 @cell("torch", "early exit", "max_steps")

@@ -195,6 +195,23 @@ def _time_group(group: Any, stopwatch: Stopwatch, waits: Waits) -> None:
         wait_for_parameters, reduce, wait_for_reduction)  # fmt: skip
 
 
+def _note_gradients(model: nn.Module, groups: list[Any], stopwatch: Stopwatch) -> None:
+    """That a pass has gradients: FSDP2 reduces them in a function of the group, and FSDP1's are those of its flat
+    parameters."""
+    for group in groups:
+        post_backward = group.post_backward
+
+        def reduce(*unused: Any, post_backward: Any = post_backward) -> None:
+            stopwatch.end_own_part()
+            post_backward(*unused)
+
+        group.post_backward = reduce
+    for module in model.modules():
+        handle = module._handle if is_fsdp1(module) else None  # type: ignore[union-attr]
+        if handle is not None and handle.flat_param.requires_grad:
+            handle.flat_param.register_post_accumulate_grad_hook(lambda _: stopwatch.end_own_part())
+
+
 def time_fsdp(model: nn.Module, stopwatch: Stopwatch, waits: Waits) -> None:
     """Has FSDP's exchanges counted as waiting."""
     modules = [module for module in model.modules() if _is_fsdp2(module)]
@@ -204,6 +221,7 @@ def time_fsdp(model: nn.Module, stopwatch: Stopwatch, waits: Waits) -> None:
             _time_group(group, stopwatch, waits)
         return
     stopwatch.watch_to_end()
+    _note_gradients(model, groups, stopwatch)
     for module in modules:
         if hasattr(module, "set_custom_all_gather"):
             module.set_custom_all_gather(TimedGather(waits))
