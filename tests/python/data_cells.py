@@ -238,6 +238,63 @@ def pretrained(run):
     assert (before.epoch, after.epoch) == (2, 1)
 
 
+def after_a_break(run, backward):
+    """On to other data from a step that has its gradients."""
+    job = run.job()
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    first, second = job.loader(Points()), job.loader(Points(SIZE // 2, first=SIZE))
+    train(run, job, model, optimizer, first, steps=STEPS // 2, epoch=0, backward=backward)
+    train(run, job, model, optimizer, second, epoch=0, backward=backward)
+    train(run, job, model, optimizer, first, steps=1, epoch=0, backward=backward)
+    third = job.loader(Points(SIZE // 4, first=2 * SIZE))
+    train(run, job, model, optimizer, third, epoch=0, backward=backward)
+    assert (first.ledger.used, second.epoch, third.epoch) == (SIZE // 2 + SIZE // STEPS, 1, 1)
+
+
+@cell("torch", "two datasets", "after a break")
+def after_a_break_by_job(run):
+    after_a_break(run, isochron.Job.backward)
+
+
+@cell("torch", "two datasets", "after a break, job.weight")
+def after_a_break_by_weight(run):
+    after_a_break(run, scaled_backward)
+
+
+def in_turns(run, backward):
+    """A step on the one, and a step on the other."""
+    job = run.job(log=f"{run.folder}/run.jsonl")
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    first, second = job.loader(Points()), job.loader(Points(SIZE // 2, first=SIZE))
+    others = iter(second)
+    for number, x, y in first:
+        assert number.max() < SIZE
+        run.compute(number)
+        backward(job, error(model, x, y))
+        optimizer.step()
+        optimizer.zero_grad()
+        number, x, y = next(others, (None, None, None))
+        if number is not None:
+            assert number.min() >= SIZE
+            run.compute(number)
+            backward(job, error(model, x, -y))
+            optimizer.step()
+            optimizer.zero_grad()
+    assert first.ledger.complete and second.ledger.complete
+
+
+@cell("torch", "two datasets", "steps in turns")
+def in_turns_by_job(run):
+    in_turns(run, isochron.Job.backward)
+
+
+@cell("torch", "two datasets", "steps in turns, job.weight")
+def in_turns_by_weight(run):
+    in_turns(run, scaled_backward)
+
+
 @cell("torch", "two datasets", "in one step", once="in every epoch of its own")
 def beside(run):
     job = run.job()

@@ -232,7 +232,7 @@ class Job(Steps):
             data = self._open_data(dataset, name, told)
         elif data.dataset is not dataset or (given and told != data.options):
             self._replace_data(data, dataset, told)
-        if not self._awaits_backward:
+        if not self._awaits_gradients:
             self._select(data)
         return Loader(self, data)
 

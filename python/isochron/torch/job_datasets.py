@@ -32,7 +32,7 @@ class Datasets:
         _trace: Trace
         _share: Share | None
         _computed: bool
-        _awaits_backward: Any
+        _awaits_gradients: Any
         epoch: Any
         step: Any
         finish_step: Callable[[], None]
@@ -58,7 +58,7 @@ class Datasets:
         number = len(self._datasets)
         if number > 0 and self.options.sync != "bsp":
             raise Error(f"loader() with a second dataset; with sync '{self.options.sync}' a job trains on one")
-        if self._awaits_backward:
+        if self._awaits_gradients:
             raise Error("loader() with a second dataset within a step; make it before the loop")
         saved = self._saved_data.pop(number, {})
         if number > 0:
@@ -126,9 +126,10 @@ class Datasets:
         self._data.place = self._replica.change_data(replica_size(data.dataset, data.options), data.place)
         self._become(data)
 
-    def _begin_loop(self, data: Data) -> None:
+    def _begin_loop(self, data: Data, epoch: int | None = None) -> None:
+        """Or goes back to the loop over an epoch."""
         self._select(data)
-        self._loop_epoch = self.epoch
+        self._loop_epoch = self.epoch if epoch is None else epoch
         self._ensure_trace()
 
     def _ensure_trace(self) -> None:
@@ -155,7 +156,7 @@ class Datasets:
             self._tell([_core.EventRecord(self.step, self._now(), "epoch-end", self._replica.workers[0].id, "")])
 
     def _is_beside(self, data: Data) -> bool:
-        return self._awaits_backward and data is not self._data
+        return self._awaits_gradients and data is not self._data
 
     def _make_beside(self, data: Data, epoch: int = 0, position: int = 0, ledger: str = "") -> Beside:
         sampler = _core.Sampler(replica_size(data.dataset, data.options), self.options.global_batch, self.options.seed)

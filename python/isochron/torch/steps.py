@@ -510,6 +510,11 @@ class Steps(Datasets):
         return self._share is not None and not self._computed
 
     @property
+    def _awaits_gradients(self) -> bool:
+        """A loop that scales its losses by itself does not say which of its passes is the last."""
+        return self._awaits_backward and not (self._scales_itself and self._saw_gradients)
+
+    @property
     def _weighed_items(self) -> float:
         """What `weight` takes the loss for a mean over: samples, or what the loader's count= says."""
         share = self._share
