@@ -207,7 +207,7 @@ def _note_gradients(model: nn.Module, groups: list[Any], stopwatch: Stopwatch) -
 
         group.post_backward = reduce
     for module in model.modules():
-        handle = module._handle if is_fsdp1(module) else None  # type: ignore[union-attr]
+        handle: Any = getattr(module, "_handle", None) if is_fsdp1(module) else None
         if handle is not None and handle.flat_param.requires_grad:
             handle.flat_param.register_post_accumulate_grad_hook(lambda _: stopwatch.end_own_part())
 
