@@ -210,6 +210,13 @@ def test_a_weight_that_is_scaled_sees_the_losses_as_scaled():
     assert seen == [1.5] * 8
 
 
+def test_losses_by_sample_are_logged_and_one_that_is_not_seen_is_told_once(alone):
+    ((logged, true, said),) = alone.run(CASES + "unseen_losses")
+    assert logged[0] == pytest.approx(true[0], rel=1e-12) and all(loss != loss for loss in logged[1:3])
+    words = "is not in the log, since job.weight was not multiplied with it as it is; write loss * job.weight, or say"
+    assert [words in one and "job.log_loss(loss)" in one for one in said] == [True] * 3  # once for each of the jobs
+
+
 def test_jobs_loaders_decisions_and_records_say_what_they_are(alone):
     (words,) = alone.run(CASES + "texts")
     assert words[0] == "<Job: worker 0 of 1, step 2, epoch 0, batches [40], policy isochron>"

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import logging
 import os
 import random
 import signal
@@ -352,6 +353,34 @@ def losses(folder):
             break
     job.close()
     return true
+
+
+def unseen_losses():
+    """What is logged of losses by sample, and of a loss that a plain number scales; and what is said of it."""
+    said = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("isochron").addHandler(handler)
+    logged, true = [], []
+    for sync in ("bsp", "local", "asp"):
+        job, model, optimizer, loader = begin(sync=sync, on_step=lambda record: logged.append(record.loss))
+        for number, (_, x, y) in enumerate(loader):
+            losses = (model(x) - y).square()
+            if number == 0:
+                (losses * job.weight).mean().backward()
+                (losses.detach() * job.weight).sum()  # a figure for people
+            else:
+                (losses.mean() * torch.tensor(job.weight)).backward()
+            true.append(losses.mean().item())
+            optimizer.step()
+            optimizer.zero_grad()
+            if number == 2:
+                break
+        job.close()
+        if sync == "local":  # whose record is of a round
+            logged, true = logged[:3], true[:3]
+    logging.getLogger("isochron").removeHandler(handler)
+    return logged, true, [one for one in said if "loss" in one]
 
 
 def texts():

@@ -6,6 +6,7 @@ brings the reports round, and undoes what PyTorch has done of a step that does n
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import time
@@ -32,6 +33,8 @@ from isochron.torch.source import LoaderOptions, Share
 from isochron.torch.stopwatch import Stopwatch
 from isochron.torch.trace import Trace
 from isochron.torch.world import World, is_peer_failure
+
+log = logging.getLogger("isochron")
 
 
 class Steps(Datasets):
@@ -60,6 +63,7 @@ class Steps(Datasets):
         self._meter = _core.Meter(options.global_batch, self._replica.workers)
         self._stop_wanted = False
         self._several = False  # backward passes to a batch
+        self._missed_loss = False  # in some step
         self._dropouts = 0  # layers of models
         self._exchange_seconds = 0.0  # of the round before, with sync="local"
         self._given_up = False  # the step whose batch was handed out last
@@ -348,8 +352,17 @@ class Steps(Datasets):
     def _end_scaled(self) -> None:
         """Ends a step whose losses the loop has scaled by itself."""
         self._stop_clock()
+        self._end_computing(self._loss, self._weighed_items if self._knows_loss() else 0.0)
+
+    def _knows_loss(self) -> bool:
+        """Of a step whose losses the loop has scaled by itself; warns once where it has none."""
         known = self._loss is not None or self._said_loss is not None
-        self._end_computing(self._loss, self._weighed_items if known else 0.0)
+        if not known and not self._missed_loss and self.is_first:
+            log.warning(
+                "the loss of step %d is not in the log, since job.weight was not multiplied with it as it is; write "
+                "loss * job.weight, or say it: job.log_loss(loss)", self._line)  # fmt: skip
+        self._missed_loss = self._missed_loss or not known
+        return known
 
     def _reason_for_no_backward(self) -> str:
         if self._saw_gradients:
