@@ -176,8 +176,19 @@ def test_a_habitual_backward_is_answered(alone):
     (words,) = alone.run(CASES + "habits")
     assert words["no batch"] == "Error: backward() without a batch of the loader"
     assert words["loss.backward"].startswith("Error: gradients were computed without the job; call job.backward(loss)")
-    assert words["nothing"] == "Error: the loader went on to the next batch before job.backward(loss)"
+    nothing = "Error: the loader went on to the next batch before job.backward(loss)"
+    assert words["nothing"] == (
+        f"{nothing}; for evaluation or a look at the data take a DataLoader of your own, to leave a batch out call "
+        "job.backward(0.0 * loss), and behind a loop that was left before backward job.end_epoch()")  # fmt: skip
+    assert words["evaluation"] == (
+        f"{nothing}, with gradients disabled: each batch of it is a step; evaluate with a DataLoader of your own"
+    )
+    assert words["where"] == (0, 1)  # nothing of the epoch was used, so that end_epoch() has not ended it
     assert words["count"].startswith("ValueError: count= in one of several backward() for a batch")
+    assert words["lengths"] == (
+        "Error: a second backward() for a batch whose loader has count='lengths'; permitted: one backward() of the sum "
+        "of the losses, or (loss * job.weight).backward() for each of them")  # fmt: skip
+    assert words["weight"].startswith("Error: weight in accumulate() with count='lengths' of the loader: what the")
     for sync in ("local", "asp"):
         (said,) = alone.run(CASES + "habits_without_steps", sync=sync)
         assert said == [words["loss.backward"], words["nothing"]]
@@ -215,6 +226,11 @@ def test_losses_by_sample_are_logged_and_one_that_is_not_seen_is_told_once(alone
     assert logged[0] == pytest.approx(true[0], rel=1e-12) and all(loss != loss for loss in logged[1:3])
     words = "is not in the log, since job.weight was not multiplied with it as it is; write loss * job.weight, or say"
     assert [words in one and "job.log_loss(loss)" in one for one in said] == [True] * 3  # once for each of the jobs
+
+
+def test_unwrapping_finds_the_model_that_was_given(pair):
+    for found, kind in pair.run(CASES + "unwrapped"):
+        assert found == [True] * 4 and kind == "Sequential"
 
 
 def test_jobs_loaders_decisions_and_records_say_what_they_are(alone):

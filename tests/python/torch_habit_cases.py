@@ -283,11 +283,28 @@ def habits():
     job._abandon()
     next(iter(loader))
     words["nothing"] = message_of(next, iter(loader))
-    job._close_step()
-    job._abandon()
+    with torch.no_grad():
+        words["evaluation"] = message_of(next, iter(loader))
+    job.end_epoch()
+    steps(job, model, optimizer, loader, most=1)
+    job.finish_step()
+    words["where"] = job.epoch, job.step
     _, x, y = next(iter(loader))
     job.backward(error(model, x, y), count=3)
     words["count"] = message_of(job.backward, error(model, x, y), count=3)
+    job.close()
+    job = isochron.Job(global_batch=BATCH)
+    model = small_model()
+    model, optimizer = job.prepare(model, sgd(model))
+    loader = job.loader(Points(), lengths=[2] * len(Points()), count="lengths")
+    _, x, y = next(iter(loader))
+    job.backward(error(model, x, y))
+    words["lengths"] = message_of(job.backward, error(model, x, y))
+    optimizer.step()
+    next(iter(loader))
+    with job.accumulate(2):
+        words["weight"] = message_of(lambda: job.weight)
+        job.backward(error(model, x, y))
     job.close()
     return words
 
@@ -381,6 +398,17 @@ def unseen_losses():
             logged, true = logged[:3], true[:3]
     logging.getLogger("isochron").removeHandler(handler)
     return logged, true, [one for one in said if "loss" in one]
+
+
+def unwrapped():
+    job = isochron.Job(global_batch=BATCH)
+    model = small_model()
+    wrapped = job.prepare(model)
+    ways = (model, wrapped, torch.compile(model), torch.compile(wrapped),
+            nn.parallel.DistributedDataParallel(torch.compile(small_model())))  # fmt: skip
+    found = [job.unwrap(one) is model for one in ways[:4]], type(job.unwrap(ways[4])).__name__
+    job.close()
+    return found
 
 
 def texts():

@@ -159,8 +159,10 @@ class Job(Steps):
     # What it is asked for.
 
     def unwrap(self, model: nn.Module) -> nn.Module:
-        """The model itself, whether prepare() has put DDP around it or not."""
-        return model.module if isinstance(model, DistributedDataParallel) else model
+        """The model itself, whether prepare() has put DDP around it or not, and whether it is compiled."""
+        wrapped = isinstance(model, DistributedDataParallel)
+        inner: nn.Module = model.module if wrapped else getattr(model, "_orig_mod", model)  # type: ignore[assignment]
+        return model if inner is model else self.unwrap(inner)
 
     def prepare(self, *things: Any) -> Any:
         """Models, optimizers, schedulers and scalers, in any order; returns them in that order.
@@ -365,6 +367,12 @@ class Job(Steps):
     def _compute_again(self, counted: bool) -> None:
         """A further backward pass for a batch whose report is made, and perhaps on its way: it is made anew. From now
         on reports wait until the loop goes on to the next batch."""
+        share = self._share
+        if share is not None and share.all_items is not None:
+            raise Error(
+                "a second backward() for a batch whose loader has count='lengths'; permitted: one backward() of the sum "
+                "of the losses, or (loss * job.weight).backward() for each of them"
+            )
         if counted or self._group.counts:
             raise ValueError("count= in one of several backward() for a batch; permitted: one backward() of their sum")
         self._several = True
@@ -422,7 +430,10 @@ class Job(Steps):
         if everybody is None or self._share.stand_in or self.options.weighting == "mean":
             return self._loss_weight(self._my_count, "mean")
         if self._group.steps > 1:
-            raise Error("weight in accumulate() with count='lengths' of the loader; permitted: job.backward(loss)")
+            raise Error(
+                "weight in accumulate() with count='lengths' of the loader: what the later batches count is not known "
+                "yet; permitted: job.backward(loss), which divides when it is"
+            )
         return self._weighed_items * self._world.size / everybody
 
     def log_loss(self, loss: torch.Tensor | float) -> None:

@@ -370,7 +370,13 @@ class Steps(Datasets):
                 "gradients were computed without the job; call job.backward(loss) in place of loss.backward(), or "
                 "(loss * job.weight).backward()"
             )
-        return "the loader went on to the next batch before job.backward(loss)"
+        what = "the loader went on to the next batch before job.backward(loss)"
+        if not torch.is_grad_enabled():
+            return f"{what}, with gradients disabled: each batch of it is a step; evaluate with a DataLoader of your own"
+        return (
+            f"{what}; for evaluation or a look at the data take a DataLoader of your own, to leave a batch out call "
+            "job.backward(0.0 * loss), and behind a loop that was left before backward job.end_epoch()"
+        )
 
     @property
     def _saw_gradients(self) -> bool:
