@@ -1,5 +1,6 @@
 """Loops as people are used to write them: they work, or are told what to do, and their logs are proven."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -31,7 +32,7 @@ def together(results):
 
 
 @pytest.mark.parametrize("kind", ["map", "stream"])
-@pytest.mark.parametrize("order", ["loader before restore", "restore before loader", "restore before all"])
+@pytest.mark.parametrize("order", [*map(" ".join, itertools.permutations(["prepare", "loader", "restore"]))])
 def test_a_restored_job_goes_on_with_its_log(pair, tmp_path, ledger, order, kind):
     results = pair.run(CASES + "half_and_rest", folder=str(tmp_path), order=order, kind=kind)
     assert together(results) == list(range(487)) and all(one["complete"] and one["whole"] for one in results)

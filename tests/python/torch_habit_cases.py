@@ -20,20 +20,21 @@ from data_cells import read_part
 from loop_cells import BATCH, Points, PointStream, error, sgd, small_model
 
 
-def begin(restore=None, loader_first=True, dataset=None, restore_first=False, **options):
-    """Job, model, optimizer and loader, in the order of the project's examples or in other ones."""
+def begin(restore=None, order="loader prepare restore", dataset=None, **options):
+    """Job, model, optimizer and loader, in the order of the project's examples or in another one."""
     job = isochron.Job(global_batch=BATCH, **options)
-    if restore_first and restore is not None:
-        job.restore(restore)
-        restore = None
     model = small_model()
     optimizer = sgd(model)
     dataset = Points() if dataset is None else dataset
-    loader = job.loader(dataset) if loader_first else None
-    model, optimizer = job.prepare(model, optimizer)
-    if restore is not None:
-        job.restore(restore)
-    return job, model, optimizer, loader if loader_first else job.loader(dataset)
+    loader = None
+    for call in order.split():
+        if call == "loader":
+            loader = job.loader(dataset)
+        elif call == "prepare":
+            model, optimizer = job.prepare(model, optimizer)
+        elif restore is not None:
+            job.restore(restore)
+    return job, model, optimizer, loader
 
 
 def steps(job, model, optimizer, loader, most=None):
@@ -69,8 +70,7 @@ def what_stays(sync):
 
 def half_and_rest(folder, order, kind):
     dataset = {"map": Points, "stream": PointStream}[kind](487)
-    options = {"log": f"{folder}/run.jsonl", "loader_first": order != "restore before loader", "dataset": dataset,
-               "restore_first": order == "restore before all"}  # fmt: skip
+    options = {"log": f"{folder}/run.jsonl", "order": order, "dataset": dataset}
     job, model, *rest = begin(**options)
     seen = steps(job, model, *rest, most=5)
     job.save(f"{folder}/job.pt")
