@@ -8,6 +8,7 @@ import subprocess
 import pytest
 import torch
 
+from loop_cells import BATCH
 from isochron.torch.loss_weight import LossWeight
 from isochron.torch.world import reason_of
 
@@ -142,6 +143,19 @@ def test_every_dataset_has_a_ledger_and_a_log_of_its_own(pair, tmp_path, ledger)
     assert ledger(tmp_path / "run.jsonl") == (
         0, "Proven: every sample of the 2 finished epochs was used exactly once.")  # fmt: skip
     assert ledger(tmp_path / "run-2.jsonl") == (
+        0, "Proven: every sample of the finished epoch was used exactly once.")  # fmt: skip
+
+
+def test_data_beside_others_and_loops_in_turns_are_proven(pair, tmp_path, ledger):
+    for places in pair.run(CASES + "beside", folder=str(tmp_path)):
+        # 13 steps on the first one, of which 4 + 7 had others beside them, the last of 7 samples
+        assert places == [(0, 1, 4 * BATCH - 90, 0, 2 * BATCH), (1, 4, 10 * BATCH + 7 - 4 * 90, 1, 170)]
+    assert ledger(tmp_path / "run.jsonl") == (
+        0, "Proven: every sample of the finished epoch was used exactly once.")  # fmt: skip
+    assert ledger(tmp_path / "run-2.jsonl") == (
+        0, "Proven: every sample of the 4 finished epochs was used exactly once; epoch 4 is unfinished, 47 of 90 "
+           "samples used.")  # fmt: skip
+    assert ledger(tmp_path / "run-3.jsonl") == (
         0, "Proven: every sample of the finished epoch was used exactly once.")  # fmt: skip
 
 

@@ -245,6 +245,40 @@ def two_datasets(folder, names=(None, None)):
     return {"places": places, "again": again, "whole": whole}
 
 
+def beside(folder):
+    """A second loader beside the first, not in every step, half by a job and the rest by another one; and a third whose
+    loop takes turns with the first."""
+    places = []
+    for half in range(2):
+        job = isochron.Job(global_batch=BATCH, log=f"{folder}/run.jsonl")
+        model = small_model()
+        model, optimizer = job.prepare(model, sgd(model))
+        first, second, third = (job.loader(Points(size), name=str(size)) for size in (487, 90, 170))
+        if half == 1:
+            job.restore(f"{folder}/job.pt")
+        others, turns = iter(second), iter(third)
+        for done, (_, x, y) in enumerate(first):
+            loss = error(model, x, y)
+            if done != 2:
+                loss = loss + model(next(others)[1]).square().mean()
+            job.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+            if done % 3 == 1:
+                _, x, y = next(turns)
+                job.backward(error(model, x, y))
+                optimizer.step()
+                optimizer.zero_grad()
+            if half == 0 and done == 4:
+                break
+        if half == 0:
+            job.save(f"{folder}/job.pt")
+        job.finish_step()
+        places.append((first.epoch, second.epoch, second.ledger.used, third.epoch, third.ledger.used))
+        job.close()
+    return places
+
+
 def keywords():
     job = isochron.Job(global_batch=BATCH)
     given = {"shuffle": True, "batch_size": 8, "drop_last": True, "persistent_workers": True, "device": "cpu",

@@ -181,6 +181,19 @@ class Datasets:
         data.beside.taken = tuple(counts)
         return self._hand_out(batch, data.options)
 
+    def _finish_beside(self, record: _core.StepRecord) -> None:
+        """The step is done; what it used beside its own data goes into logs of their own."""
+        for one in self._datasets:
+            beside = one.beside
+            if beside is None or not beside.taken:
+                continue
+            go_on = self._resumed or one.number in self._trace_begun
+            self._trace_begun.add(one.number)
+            first, size = self._world.rank == 0, beside.sampler.samples_per_epoch
+            one.trace.open(first, size, record.step, self._replica.workers, go_on, others=True, beside=True)
+            one.trace.keep(record.beside(beside.epoch, beside.position, beside.taken))
+            beside.finish()
+
     def _epoch_of(self, data: Data) -> int:
         if data is self._data or data.place is None:
             return self.epoch

@@ -333,9 +333,7 @@ class Steps(Datasets):
             self._models.undo()
         finish = self._replica.leave_out if self._left_out else self._replica.complete
         outcome = finish(reports, self._finished, self._now())
-        for one in self._datasets:
-            if one.beside is not None:
-                one.beside.finish()
+        self._finish_beside(outcome.record)
         self._recovery.attempts = 0
         if self._synchronises:
             self._group.end()
