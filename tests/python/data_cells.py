@@ -9,8 +9,8 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSa
 
 import isochron.torch as isochron
 from loop_cells import (
-    SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, scaled_backward, sgd, sharded_model,
-    whole,
+    SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, scaled_backward, sgd,
+    sharded_model, whole,
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ follows = SHARED["follows"]
 BATCH = 40
 STEPS = 12
 SIZE = BATCH * STEPS
-SECONDS = (0.001, 0.004)  # a sample, by rank
+SECONDS = (0.001, 0.004, 0.002)  # a sample, by rank
 
 
 @dataclass
@@ -164,11 +164,16 @@ def plain(run, dataset=None, loader=None, model=None, optimizer=None, **options)
             optimizer.zero_grad()
 
 
+def as_it_is(model):
+    return model
+
+
 @cell("torch", "one backward", "job.weight")
-def weighted(run, **options):
-    job = run.job(**options)
-    model = run.model()
+def weighted(run, model=None, call=as_it_is):
+    job = run.job()
+    model = run.model() if model is None else model
     model, optimizer = job.prepare(model, sgd(model))
+    model = call(model)
     for number, x, y in job.loader(Points()):
         run.compute(number)
         (error(model, x, y) * job.weight).backward()
@@ -218,75 +223,11 @@ def two_losses_by_weight(run):
     two_losses(run, scaled_backward)
 
 
-def retained(run, backward, wrap=None, **options):
-    """Two passes over one forward pass, and a pass behind each of two forward passes that came before both."""
-    job = run.job(**options)
-    model = run.model()
-    inner = model if wrap is None else wrap(model)
-    model, optimizer = job.prepare(inner, sgd(inner))
-    for number, x, y in job.loader(Points()):
-        run.compute(number)
-        value, other = model(x), model(x.flip(1))
-        backward(job, functional.mse_loss(value, y), retain_graph=True)
-        backward(job, other.square().mean() * 0.1)
-        run.sleep(len(number) / 2)
-        backward(job, value.square().mean() * 0.1)
-        optimizer.step()
-        optimizer.zero_grad()
-    return inner
-
-
-@cell("torch", "retain_graph", "job.backward")
-def retained_by_job(run):
-    retained(run, isochron.Job.backward)
-
-
-@cell("torch", "retain_graph", "job.weight")
-def retained_by_weight(run):
-    retained(run, scaled_backward)
-
-
-@cell("torch", "retain_graph", "one's own DDP")
-def retained_in_own_ddp(run):
-    retained(run, scaled_backward, in_own_ddp)
-
-
-@cell("torch", "retain_graph", "unused parameters")
-def retained_with_unused(run):
-    """A parameter that no pass reaches."""
-
-    def with_unused(model):
-        model.register_parameter("unused", nn.Parameter(torch.zeros(2, dtype=torch.float64)))
-        return model
-
-    retained(run, isochron.Job.backward, with_unused, ddp={"find_unused_parameters": True})
-
-
-@cell("torch", "retain_graph", "accumulate")
-def retained_accumulated(run):
-    job = run.job(global_batch=BATCH // 2)
-    model = run.model()
-    model, optimizer = job.prepare(model, sgd(model))
-    for number, x, y in job.loader(Points()):
-        run.compute(number)
-        with job.accumulate(2) as last:
-            value = model(x)
-            job.backward(functional.mse_loss(value, y), retain_graph=True)
-            job.backward(value.square().mean() * 0.1)
-        if last:
-            optimizer.step()
-            optimizer.zero_grad()
-
-
-@cell("torch", "retain_graph", "FSDP2")
-def retained_sharded(run):
-    run.modules = [whole(retained(run, isochron.Job.backward, in_fsdp))]
-
-
-def gan(run, backward, **options):
-    job = run.job(**options)
-    generator, critic = run.model(outputs=2), run.model()
+def gan(run, backward, norm=False, wrap=as_it_is, call=as_it_is):
+    job = run.job()
+    generator, critic = wrap(run.model(outputs=2, norm=norm)), wrap(run.model(norm=norm))
     generator, critic, of_generator, of_critic = job.prepare(generator, critic, sgd(generator), sgd(critic))
+    generator, critic = call(generator), call(critic)
     for number, x, _ in job.loader(Points()):
         run.compute(number)
         made = generator(x)
@@ -403,10 +344,11 @@ def mean_over_tokens(run):
 
 
 @cell("torch", "accumulate", "two batches a step")
-def accumulated(run, dataset=None, batch=BATCH // 2):
-    job = run.job(global_batch=batch)
-    model = run.model()
+def accumulated(run, dataset=None, model=None, call=as_it_is):
+    job = run.job(global_batch=BATCH // 2)
+    model = run.model() if model is None else model
     model, optimizer = job.prepare(model, sgd(model))
+    model = call(model)
     for number, x, y in job.loader(Points() if dataset is None else dataset):
         run.compute(number)
         with job.accumulate(2) as last:
@@ -523,9 +465,9 @@ def sharded_model(run):
     return in_fsdp(run.model())
 
 
-def whole(model):
+def whole(model, **more):
     """A copy that is not sharded."""
-    copied = small_model()
+    copied = small_model(**more)
     values = {name: value.full_tensor() if hasattr(value, "full_tensor") else value
               for name, value in model.state_dict().items()}  # fmt: skip
     copied.load_state_dict(values)
@@ -595,3 +537,4 @@ def with_table(text):
 
 import data_cells  # noqa: E402, F401: enter their cells
 import framework_cells  # noqa: E402, F401
+import model_cells  # noqa: E402, F401

@@ -77,7 +77,7 @@ def test_a_log_that_cannot_be_written_is_refused_at_once(ranks, request, tmp_pat
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_stream_gives_each_sample_once_and_its_end_is_proven(pair, tmp_path, ledger, num_workers):
-    results = pair.run(CASES + "stream", folder=str(tmp_path), num_workers=num_workers)
+    results = pair.run("torch_stream_cases:stream", folder=str(tmp_path), num_workers=num_workers)
     for epoch in range(2):
         assert sorted(number for one in results for number in one["seen"][epoch]) == list(range(103))
     assert all(one["complete"] and one["epoch"] == 2 for one in results)
@@ -122,8 +122,8 @@ def test_streams_that_differ_between_workers_are_found_out(pair):
 
 
 def test_what_becomes_of_a_sample_does_not_depend_on_who_reads_its_part(pair, alone):
-    (single,) = alone.run(CASES + "augmented_shards", num_workers=0)
-    first, second = pair.run(CASES + "augmented_shards", num_workers=1)
+    (single,) = alone.run("torch_stream_cases:augmented_shards", num_workers=0)
+    first, second = pair.run("torch_stream_cases:augmented_shards", num_workers=1)
     assert len(single) == 487 and {**first, **second} == single
 
 
@@ -306,13 +306,13 @@ def test_a_copy_in_training_mode_is_an_average_too(pair):
 
 def test_files_of_a_webdataset_are_dealt(pair, tmp_path):
     pytest.importorskip("webdataset")
-    results = pair.run(CASES + "web_files", folder=str(tmp_path))
+    results = pair.run("torch_stream_cases:web_files", folder=str(tmp_path))
     assert together(results) == list(range(96)) and all(one["complete"] for one in results)
 
 
 def test_a_real_hugging_face_stream_is_dealt_and_one_that_is_split_is_refused(pair):
     pytest.importorskip("datasets")
-    results = pair.run(CASES + "streaming_rows")
+    results = pair.run("torch_stream_cases:streaming_rows")
     assert together(results) == list(range(96)) and all(one["complete"] for one in results)
     for one in results:
         expected = "ValueError: the dataset was split by node; permitted: the whole one, which the job deals"

@@ -370,8 +370,8 @@ class Job(Steps):
         share = self._share
         if share is not None and share.all_items is not None:
             raise Error(
-                "a second backward() for a batch whose loader has count='lengths'; permitted: one backward() of the sum "
-                "of the losses, or (loss * job.weight).backward() for each of them"
+                "a second backward() for a batch whose loader has count='lengths'; permitted: one backward() of the "
+                "sum of the losses, or (loss * job.weight).backward() for each of them"
             )
         if counted or self._group.counts:
             raise ValueError("count= in one of several backward() for a batch; permitted: one backward() of their sum")

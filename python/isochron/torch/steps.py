@@ -370,7 +370,8 @@ class Steps(Datasets):
             )
         what = "the loader went on to the next batch before job.backward(loss)"
         if not torch.is_grad_enabled():
-            return f"{what}, with gradients disabled: each batch of it is a step; evaluate with a DataLoader of your own"
+            advice = "each batch of it is a step; evaluate with a DataLoader of your own"
+            return f"{what}, with gradients disabled: {advice}"
         return (
             f"{what}; for evaluation or a look at the data take a DataLoader of your own, to leave a batch out call "
             "job.backward(0.0 * loss), and behind a loop that was left before backward job.end_epoch()"
