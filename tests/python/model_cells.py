@@ -201,6 +201,25 @@ def scaled(run):
         optimizer.zero_grad()
 
 
+@cell("torch", "one backward", "LBFGS")
+def lbfgs(run):
+    """Which decides by the loss how far it goes, and how often it computes."""
+    job = run.job()
+    model = run.model()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3, line_search_fn="strong_wolfe")
+    model, optimizer = job.prepare(model, optimizer)
+    for number, x, y in job.loader(Points()):
+        run.compute(number)
+
+        def closure(x=x, y=y):
+            optimizer.zero_grad()
+            loss = error(model, x, y)
+            job.backward(loss)
+            return loss
+
+        optimizer.step(closure)
+
+
 @cell("torch", "one backward", "an iterator without an end")
 def endless(run):
     def batches(loader):

@@ -205,6 +205,21 @@ class Job(Steps):
     def _watch(self, optimizer: torch.optim.Optimizer) -> None:
         if self.options.on_nonfinite != "ignore":
             self._hooks.append(optimizer.register_step_pre_hook(self._judge))
+        if isinstance(optimizer, torch.optim.LBFGS):
+            self._hooks.append(optimizer.register_step_pre_hook(self._share_loss))
+
+    def _share_loss(self, optimizer: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """What it decides by the loss, such as how often it computes, is then the same on all workers."""
+        own = keywords["closure"] if "closure" in keywords else arguments[1]
+
+        def closure() -> Any:
+            loss = own()
+            if self._share is None:
+                return loss  # the step did not happen
+            mine = float(loss) * self.share_weight / self._world.size
+            return torch.as_tensor(loss).new_tensor(self._world.sum([mine])[0])
+
+        return (optimizer,), {"closure": closure}
 
     def epochs(self, count: int) -> Iterator[int]:
         """Epoch numbers from the present one (0, or where a restored job is) to count - 1; fewer when stopping."""
