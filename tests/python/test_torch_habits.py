@@ -99,6 +99,14 @@ def test_a_lost_workers_parts_are_read_by_the_others(trio, tmp_path):
     assert sorted(used) == list(range(487))
 
 
+def test_a_worker_may_be_lost_before_a_pass_that_ddp_would_not_average(trio, tmp_path):
+    trio.start(CASES + "lost_between_passes", folder=str(tmp_path), victim=2)
+    results = [trio.result(rank) for rank in (0, 1)]
+    assert results[0] == results[1] and results[0][:2] == (True, 2)
+    used = [int(line) for rank in range(3) for line in (tmp_path / f"used.{rank}").read_text().split()]
+    assert sorted(used) == list(range(280))
+
+
 def test_hugging_face_streams_are_dealt_by_shard(pair):
     results = pair.run("torch_stream_cases:streaming_dataset")
     assert together(results) == list(range(487))

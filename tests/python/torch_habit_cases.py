@@ -155,6 +155,26 @@ def shards_lost(folder, victim):
     return complete, size
 
 
+def lost_between_passes(folder, victim):
+    """Over one forward pass, of which DDP averages the first; what each worker used is in its file."""
+    job, model, optimizer, loader = begin(dataset=Points(280))
+    rank = dist.get_rank()
+    with open(f"{folder}/used.{rank}", "w", buffering=1) as file:
+        for number, x, y in loader:
+            used = [] if job._share.stand_in else number.tolist()
+            value = model(x)
+            whole = job.backward((value - y).square().mean(), retain_graph=True)
+            if job.step == 3 and rank == victim:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if whole and job.backward(value.square().mean()):
+                optimizer.step()
+                optimizer.zero_grad()
+                file.writelines(f"{one}\n" for one in used)
+    result = job.ledger.complete, job.size, [one.tolist() for one in model.parameters()]
+    job.close()
+    return result
+
+
 def graphed(model, name):
     """What make_graphed_callables() leaves of a part, by its own function, without the GPU that it captures on."""
     graphs = torch.cuda.graphs
