@@ -59,6 +59,24 @@ void bind_step_records(nb::module_& module) {
           "balance",
           [](const StepRecord& self) { return balance(self.workers); },
           "Mean over longest compute time of the workers that computed: 1 if all were done at the same moment.")
+      .def(
+          "beside",
+          [](const StepRecord& self,
+             std::int64_t epoch,
+             std::int64_t position,
+             const std::vector<std::int64_t>& batch_sizes) {
+            StepRecord record = self;
+            record.epoch = epoch;
+            record.position = position;
+            for (std::size_t i = 0; i < std::min(record.workers.size(), batch_sizes.size()); ++i) {
+              record.workers[i].batch = batch_sizes[i];
+            }
+            return record;
+          },
+          nb::arg("epoch"),
+          nb::arg("position"),
+          nb::arg("batch_sizes"),
+          "The same step, for the log of data whose samples it used, too.")
       .def("to_json", [](const StepRecord& self) { return to_json(self); })
       .def("__repr__", [](const StepRecord& self) { return "StepRecord(" + to_json(self) + ")"; });
 }

@@ -64,12 +64,13 @@ void bind_opening(nb::class_<LastingLog>& log) {
          LastingLog::Warn warn,
          bool go_on,
          std::string model,
-         std::string dataset) {
+         std::string dataset,
+         bool beside) {
+        RunHeader header =
+            make_header(std::move(program), settings, workers, samples_per_epoch, std::move(model), std::move(dataset));
+        header.sync = beside ? "beside" : header.sync;
         new (self) LastingLog(
-            path,
-            make_header(std::move(program), settings, workers, samples_per_epoch, std::move(model), std::move(dataset)),
-            go_on ? RunLogFile::Start::kContinue : RunLogFile::Start::kAnew,
-            std::move(warn));
+            path, std::move(header), go_on ? RunLogFile::Start::kContinue : RunLogFile::Start::kAnew, std::move(warn));
       },
       nb::arg("path"),
       nb::arg("program"),
@@ -80,7 +81,8 @@ void bind_opening(nb::class_<LastingLog>& log) {
       nb::arg("warn"),
       nb::arg("go_on"),
       nb::arg("model") = "",
-      nb::arg("dataset") = "");
+      nb::arg("dataset") = "",
+      nb::arg("beside") = false);
   log.def_prop_ro("continued", &LastingLog::continued);
   log.def_prop_ro("next_step", &LastingLog::next_step);
   log.def("note_gap", &LastingLog::note_gap, nb::arg("step"), "Says that the lines up to that step are missing.");

@@ -10,7 +10,10 @@ from torch import nn
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, RandomSampler, Subset, WeightedRandomSampler
 
 import isochron.torch as isochron
-from loop_cells import BATCH, SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, sgd
+from loop_cells import (
+    BATCH, SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, scaled_backward, sgd,
+    sharded_model, whole,
+)  # fmt: skip
 from torch_failure_cases import listening
 
 
@@ -248,30 +251,46 @@ def balanced_sampler(run):
 # PyTorch: loops that leave early, change their data, or go on.
 
 
-def train(run, job, model, optimizer, loader, steps=None, epoch=None):
+def train(run, job, model, optimizer, loader, steps=None, epoch=None, backward=isochron.Job.backward):
     """As far as `steps`."""
     for done, (number, x, y) in enumerate(loader, 1):
         run.compute(number, job.epoch if epoch is None else epoch)
-        job.backward(error(model, x, y))
+        backward(job, error(model, x, y))
         optimizer.step()
         optimizer.zero_grad()
         if done == steps:
             break
 
 
-@cell("torch", "early exit", "end_epoch")
-def early_exit(run):
+def left_early(run, model, **options):
     job = run.job()
-    model = run.model()
     model, optimizer = job.prepare(model, sgd(model))
     loader = job.loader(Points())
     epochs = []
     for epoch in job.epochs(3):
         epochs.append(epoch)
-        train(run, job, model, optimizer, loader, steps=5)
-        next(iter(loader))  # a batch that is not used
+        train(run, job, model, optimizer, loader, steps=5, **options)
+        if epoch != 1:
+            next(iter(loader))  # a batch that is not used
         job.end_epoch()
     assert epochs == [0, 1, 2] and job.step == 15
+
+
+@cell("torch", "early exit", "end_epoch")
+def early_exit(run):
+    left_early(run, run.model())
+
+
+@cell("torch", "early exit", "job.weight")
+def early_exit_by_weight(run):
+    left_early(run, run.model(), backward=scaled_backward)
+
+
+@cell("torch", "early exit", "job.weight, FSDP2")
+def early_exit_by_weight_sharded(run):
+    model = sharded_model(run)
+    left_early(run, model, backward=scaled_backward)
+    run.modules = [whole(model)]
 
 
 @cell("torch", "early exit", "max_steps")
@@ -315,6 +334,63 @@ def pretrained(run):
         train(run, job, model, optimizer, after, epoch=epoch)
     assert before.ledger.complete and after.ledger.complete
     assert (before.epoch, after.epoch) == (2, 1)
+
+
+def after_a_break(run, backward):
+    """On to other data from a step that has its gradients."""
+    job = run.job()
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    first, second = job.loader(Points()), job.loader(Points(SIZE // 2, first=SIZE))
+    train(run, job, model, optimizer, first, steps=STEPS // 2, epoch=0, backward=backward)
+    train(run, job, model, optimizer, second, epoch=0, backward=backward)
+    train(run, job, model, optimizer, first, steps=1, epoch=0, backward=backward)
+    third = job.loader(Points(SIZE // 4, first=2 * SIZE))
+    train(run, job, model, optimizer, third, epoch=0, backward=backward)
+    assert (first.ledger.used, second.epoch, third.epoch) == (SIZE // 2 + SIZE // STEPS, 1, 1)
+
+
+@cell("torch", "two datasets", "after a break")
+def after_a_break_by_job(run):
+    after_a_break(run, isochron.Job.backward)
+
+
+@cell("torch", "two datasets", "after a break, job.weight")
+def after_a_break_by_weight(run):
+    after_a_break(run, scaled_backward)
+
+
+def in_turns(run, backward):
+    """A step on the one, and a step on the other."""
+    job = run.job(log=f"{run.folder}/run.jsonl")
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    first, second = job.loader(Points()), job.loader(Points(SIZE // 2, first=SIZE))
+    others = iter(second)
+    for number, x, y in first:
+        assert number.max() < SIZE
+        run.compute(number)
+        backward(job, error(model, x, y))
+        optimizer.step()
+        optimizer.zero_grad()
+        number, x, y = next(others, (None, None, None))
+        if number is not None:
+            assert number.min() >= SIZE
+            run.compute(number)
+            backward(job, error(model, x, -y))
+            optimizer.step()
+            optimizer.zero_grad()
+    assert first.ledger.complete and second.ledger.complete
+
+
+@cell("torch", "two datasets", "steps in turns")
+def in_turns_by_job(run):
+    in_turns(run, isochron.Job.backward)
+
+
+@cell("torch", "two datasets", "steps in turns, job.weight")
+def in_turns_by_weight(run):
+    in_turns(run, scaled_backward)
 
 
 @cell("torch", "two datasets", "in one step", once="in every epoch of its own")

@@ -25,7 +25,7 @@ follows = SHARED["follows"]
 BATCH = 40
 STEPS = 12
 SIZE = BATCH * STEPS
-SECONDS = (0.001, 0.004)  # a sample, by rank
+SECONDS = (0.001, 0.004, 0.002)  # a sample, by rank
 
 
 @dataclass
@@ -165,11 +165,16 @@ def plain(run, dataset=None, loader=None, model=None, optimizer=None, **options)
             optimizer.zero_grad()
 
 
+def as_it_is(model):
+    return model
+
+
 @cell("torch", "one backward", "job.weight")
-def weighted(run, **options):
-    job = run.job(**options)
-    model = run.model()
+def weighted(run, model=None, call=as_it_is):
+    job = run.job()
+    model = run.model() if model is None else model
     model, optimizer = job.prepare(model, sgd(model))
+    model = call(model)
     for number, x, y in job.loader(Points()):
         run.compute(number)
         (error(model, x, y) * job.weight).backward()
@@ -205,8 +210,8 @@ def two_losses(run, backward, **options):
         optimizer.zero_grad()
 
 
-def scaled_backward(job, loss):
-    (loss * job.weight).backward()
+def scaled_backward(job, loss, **options):
+    (loss * job.weight).backward(**options)
 
 
 @cell("torch", "two losses", "job.backward")
@@ -219,10 +224,11 @@ def two_losses_by_weight(run):
     two_losses(run, scaled_backward)
 
 
-def gan(run, backward, **options):
-    job = run.job(**options)
-    generator, critic = run.model(outputs=2), run.model()
+def gan(run, backward, norm=False, wrap=as_it_is, call=as_it_is):
+    job = run.job()
+    generator, critic = wrap(run.model(outputs=2, norm=norm)), wrap(run.model(norm=norm))
     generator, critic, of_generator, of_critic = job.prepare(generator, critic, sgd(generator), sgd(critic))
+    generator, critic = call(generator), call(critic)
     for number, x, _ in job.loader(Points()):
         run.compute(number)
         made = generator(x)
@@ -339,10 +345,11 @@ def mean_over_tokens(run):
 
 
 @cell("torch", "accumulate", "two batches a step")
-def accumulated(run, dataset=None, batch=BATCH // 2):
-    job = run.job(global_batch=batch)
-    model = run.model()
+def accumulated(run, dataset=None, model=None, call=as_it_is):
+    job = run.job(global_batch=BATCH // 2)
+    model = run.model() if model is None else model
     model, optimizer = job.prepare(model, sgd(model))
+    model = call(model)
     for number, x, y in job.loader(Points() if dataset is None else dataset):
         run.compute(number)
         with job.accumulate(2) as last:
@@ -439,25 +446,29 @@ def compiled(run):
 
 @cell("torch", "one backward", "one's own DDP")
 def own_ddp(run):
-    model = run.model()
-    if torch.distributed.is_initialized():
-        model = nn.parallel.DistributedDataParallel(model)
-    plain(run, model=model)
+    plain(run, model=in_own_ddp(run.model()))
 
 
-def sharded_model(run):
-    """With FSDP2 on two processes; its tensors are whole afterwards."""
-    model = run.model()
+def in_own_ddp(model):
+    return nn.parallel.DistributedDataParallel(model) if torch.distributed.is_initialized() else model
+
+
+def in_fsdp(model):
+    """On several processes."""
     if not torch.distributed.is_initialized():
         return model
     from torch.distributed.fsdp import fully_shard
 
-    return fully_shard(model, mesh=torch.distributed.init_device_mesh("cpu", (2,)))
+    return fully_shard(model, mesh=torch.distributed.init_device_mesh("cpu", (torch.distributed.get_world_size(),)))
 
 
-def whole(model):
+def sharded_model(run):
+    return in_fsdp(run.model())
+
+
+def whole(model, **more):
     """A copy that is not sharded."""
-    copied = small_model()
+    copied = small_model(**more)
     values = {name: value.full_tensor() if hasattr(value, "full_tensor") else value
               for name, value in model.state_dict().items()}  # fmt: skip
     copied.load_state_dict(values)
@@ -527,4 +538,5 @@ def with_table(text):
 
 import data_cells  # noqa: E402, F401: enter their cells
 import framework_cells  # noqa: E402, F401
+import model_cells  # noqa: E402, F401
 import trainer_cells  # noqa: E402, F401

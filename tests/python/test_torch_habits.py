@@ -1,5 +1,6 @@
 """Loops as people are used to write them: they work, or are told what to do, and their logs are proven."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -7,6 +8,7 @@ import subprocess
 import pytest
 import torch
 
+from loop_cells import BATCH
 from isochron.torch.loss_weight import LossWeight
 from isochron.torch.world import reason_of
 
@@ -31,7 +33,7 @@ def together(results):
 
 
 @pytest.mark.parametrize("kind", ["map", "stream"])
-@pytest.mark.parametrize("order", ["loader before restore", "restore before loader", "restore before all"])
+@pytest.mark.parametrize("order", [*map(" ".join, itertools.permutations(["prepare", "loader", "restore"]))])
 def test_a_restored_job_goes_on_with_its_log(pair, tmp_path, ledger, order, kind):
     results = pair.run(CASES + "half_and_rest", folder=str(tmp_path), order=order, kind=kind)
     assert together(results) == list(range(487)) and all(one["complete"] and one["whole"] for one in results)
@@ -75,7 +77,7 @@ def test_a_log_that_cannot_be_written_is_refused_at_once(ranks, request, tmp_pat
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_stream_gives_each_sample_once_and_its_end_is_proven(pair, tmp_path, ledger, num_workers):
-    results = pair.run(CASES + "stream", folder=str(tmp_path), num_workers=num_workers)
+    results = pair.run("torch_stream_cases:stream", folder=str(tmp_path), num_workers=num_workers)
     for epoch in range(2):
         assert sorted(number for one in results for number in one["seen"][epoch]) == list(range(103))
     assert all(one["complete"] and one["epoch"] == 2 for one in results)
@@ -96,6 +98,14 @@ def test_a_lost_workers_parts_are_read_by_the_others(trio, tmp_path):
     assert [trio.result(rank) for rank in (0, 1)] == [(True, 2)] * 2
     used = [int(line) for rank in range(3) for line in (tmp_path / f"used.{rank}").read_text().split()]
     assert sorted(used) == list(range(487))
+
+
+def test_a_worker_may_be_lost_before_a_pass_that_ddp_would_not_average(trio, tmp_path):
+    trio.start(CASES + "lost_between_passes", folder=str(tmp_path), victim=2)
+    results = [trio.result(rank) for rank in (0, 1)]
+    assert results[0] == results[1] and results[0][:2] == (True, 2)
+    used = [int(line) for rank in range(3) for line in (tmp_path / f"used.{rank}").read_text().split()]
+    assert sorted(used) == list(range(280))
 
 
 def test_hugging_face_streams_are_dealt_by_shard(pair):
@@ -121,9 +131,9 @@ def test_streams_that_differ_between_workers_are_found_out(pair):
 
 
 def test_what_becomes_of_a_sample_does_not_depend_on_who_reads_its_part(pair, alone):
-    (single,) = alone.run(CASES + "augmented_shards", num_workers=0)
+    (single,) = alone.run("torch_stream_cases:augmented_shards", num_workers=0)
     for num_workers in (1, 3):
-        first, second = pair.run(CASES + "augmented_shards", num_workers=num_workers)
+        first, second = pair.run("torch_stream_cases:augmented_shards", num_workers=num_workers)
         assert len(single) == 487 and {**first, **second} == single
 
 
@@ -143,6 +153,19 @@ def test_every_dataset_has_a_ledger_and_a_log_of_its_own(pair, tmp_path, ledger)
     assert ledger(tmp_path / "run.jsonl") == (
         0, "Proven: every sample of the 2 finished epochs was used exactly once.")  # fmt: skip
     assert ledger(tmp_path / "run-2.jsonl") == (
+        0, "Proven: every sample of the finished epoch was used exactly once.")  # fmt: skip
+
+
+def test_data_beside_others_and_loops_in_turns_are_proven(pair, tmp_path, ledger):
+    for places in pair.run(CASES + "beside", folder=str(tmp_path)):
+        # 13 steps on the first one, of which 4 + 7 had others beside them, the last of 7 samples
+        assert places == [(0, 1, 4 * BATCH - 90, 0, 2 * BATCH), (1, 4, 10 * BATCH + 7 - 4 * 90, 1, 170)]
+    assert ledger(tmp_path / "run.jsonl") == (
+        0, "Proven: every sample of the finished epoch was used exactly once.")  # fmt: skip
+    assert ledger(tmp_path / "run-2.jsonl") == (
+        0, "Proven: every sample of the 4 finished epochs was used exactly once; epoch 4 is unfinished, 47 of 90 "
+           "samples used.")  # fmt: skip
+    assert ledger(tmp_path / "run-3.jsonl") == (
         0, "Proven: every sample of the finished epoch was used exactly once.")  # fmt: skip
 
 
@@ -187,8 +210,19 @@ def test_a_habitual_backward_is_answered(alone):
     (words,) = alone.run(CASES + "habits")
     assert words["no batch"] == "Error: backward() without a batch of the loader"
     assert words["loss.backward"].startswith("Error: gradients were computed without the job; call job.backward(loss)")
-    assert words["nothing"] == "Error: the loader went on to the next batch before job.backward(loss)"
+    nothing = "Error: the loader went on to the next batch before job.backward(loss)"
+    assert words["nothing"] == (
+        f"{nothing}; for evaluation or a look at the data take a DataLoader of your own, to leave a batch out call "
+        "job.backward(0.0 * loss), and behind a loop that was left before backward job.end_epoch()")  # fmt: skip
+    assert words["evaluation"] == (
+        f"{nothing}, with gradients disabled: each batch of it is a step; evaluate with a DataLoader of your own"
+    )
+    assert words["where"] == (0, 1)  # nothing of the epoch was used, so that end_epoch() has not ended it
     assert words["count"].startswith("ValueError: count= in one of several backward() for a batch")
+    assert words["lengths"] == (
+        "Error: a second backward() for a batch whose loader has count='lengths'; permitted: one backward() of the sum "
+        "of the losses, or (loss * job.weight).backward() for each of them")  # fmt: skip
+    assert words["weight"].startswith("Error: weight in accumulate() with count='lengths' of the loader: what the")
     for sync in ("local", "asp"):
         (said,) = alone.run(CASES + "habits_without_steps", sync=sync)
         assert said == [words["loss.backward"], words["nothing"]]
@@ -219,6 +253,18 @@ def test_a_weight_that_is_scaled_sees_the_losses_as_scaled():
     for scaled in (0.5 * weight, weight * 0.5, weight / 2, 1 * weight * 0.5):
         assert scaled * torch.tensor(3.0) == 6.0 and torch.tensor(3.0) * scaled == 6.0
     assert seen == [1.5] * 8
+
+
+def test_losses_by_sample_are_logged_and_one_that_is_not_seen_is_told_once(alone):
+    ((logged, true, said),) = alone.run(CASES + "unseen_losses")
+    assert logged[0] == pytest.approx(true[0], rel=1e-12) and all(loss != loss for loss in logged[1:3])
+    words = "is not in the log, since job.weight was not multiplied with it as it is; write loss * job.weight, or say"
+    assert [words in one and "job.log_loss(loss)" in one for one in said] == [True] * 3  # once for each of the jobs
+
+
+def test_unwrapping_finds_the_model_that_was_given(pair):
+    for found, kind in pair.run(CASES + "unwrapped"):
+        assert found == [True] * 4 and kind == "Sequential"
 
 
 def test_jobs_loaders_decisions_and_records_say_what_they_are(alone):
@@ -279,13 +325,13 @@ def test_a_copy_in_training_mode_is_an_average_too(pair):
 
 def test_files_of_a_webdataset_are_dealt(pair, tmp_path):
     pytest.importorskip("webdataset")
-    results = pair.run(CASES + "web_files", folder=str(tmp_path))
+    results = pair.run("torch_stream_cases:web_files", folder=str(tmp_path))
     assert together(results) == list(range(96)) and all(one["complete"] for one in results)
 
 
 def test_a_real_hugging_face_stream_is_dealt_and_one_that_is_split_is_refused(pair):
     pytest.importorskip("datasets")
-    results = pair.run(CASES + "streaming_rows")
+    results = pair.run("torch_stream_cases:streaming_rows")
     assert together(results) == list(range(96)) and all(one["complete"] for one in results)
     for one in results:
         expected = "ValueError: the dataset was split by node; permitted: the whole one, which the job deals"

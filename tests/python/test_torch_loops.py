@@ -11,6 +11,7 @@ import loop_cells
 PACKAGES = {"lightning": "lightning", "accelerate": "accelerate", "transformers": "transformers"}
 
 
+THREE = ("torch-two_losses-job.weight", "torch-retain_graph-job.backward", "torch-GAN-FSDP2")
 DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "loops.md"
 
 
@@ -39,9 +40,24 @@ def test_loop(name, pair, alone, tmp_path):
     raise AssertionError(both[0]["splits"])
 
 
+def test_loops_on_three_processes(trio, alone, tmp_path):
+    for name in THREE:
+        folder = tmp_path / name
+        folder.mkdir()
+        (single,) = alone.run("loop_cells:run_cell", name=name, slow=False, folder=str(folder))
+        for _ in range(3):
+            all_three = trio.run("loop_cells:run_cell", name=name, slow=True, folder=str(folder))
+            check_parity(loop_cells.CELLS[name], single, all_three)
+            check_samples(loop_cells.CELLS[name], single, all_three)
+            fast, slow = (sum(split[rank] for split in all_three[0]["splits"][5:10]) for rank in (0, 1))
+            if fast > 1.5 * slow:
+                break
+        assert fast > 1.5 * slow, (name, all_three[0]["splits"])
+
+
 def check_parity(cell, single, both):
     """The parameters and the logged losses that one process has after the same steps."""
-    assert both[0]["weights"] == both[1]["weights"]
+    assert all(one["weights"] == both[0]["weights"] for one in both)
     assert all(loss == loss for loss in both[0]["losses"])
     if cell.parity != "1e-10":
         return

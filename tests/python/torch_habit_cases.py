@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import logging
 import os
 import random
 import signal
@@ -15,24 +16,25 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 import isochron.torch as isochron
 from isochron.torch import collectives
-from data_cells import as_points, read_part, rows, web_shards
+from data_cells import read_part
 from loop_cells import BATCH, Points, PointStream, error, sgd, small_model
 
 
-def begin(restore=None, loader_first=True, dataset=None, restore_first=False, **options):
-    """Job, model, optimizer and loader, in the order of the project's examples or in other ones."""
+def begin(restore=None, order="loader prepare restore", dataset=None, **options):
+    """Job, model, optimizer and loader, in the order of the project's examples or in another one."""
     job = isochron.Job(global_batch=BATCH, **options)
-    if restore_first and restore is not None:
-        job.restore(restore)
-        restore = None
     model = small_model()
     optimizer = sgd(model)
     dataset = Points() if dataset is None else dataset
-    loader = job.loader(dataset) if loader_first else None
-    model, optimizer = job.prepare(model, optimizer)
-    if restore is not None:
-        job.restore(restore)
-    return job, model, optimizer, loader if loader_first else job.loader(dataset)
+    loader = None
+    for call in order.split():
+        if call == "loader":
+            loader = job.loader(dataset)
+        elif call == "prepare":
+            model, optimizer = job.prepare(model, optimizer)
+        elif restore is not None:
+            job.restore(restore)
+    return job, model, optimizer, loader
 
 
 def steps(job, model, optimizer, loader, most=None):
@@ -68,8 +70,7 @@ def what_stays(sync):
 
 def half_and_rest(folder, order, kind):
     dataset = {"map": Points, "stream": PointStream}[kind](487)
-    options = {"log": f"{folder}/run.jsonl", "loader_first": order != "restore before loader", "dataset": dataset,
-               "restore_first": order == "restore before all"}  # fmt: skip
+    options = {"log": f"{folder}/run.jsonl", "order": order, "dataset": dataset}
     job, model, *rest = begin(**options)
     seen = steps(job, model, *rest, most=5)
     job.save(f"{folder}/job.pt")
@@ -118,18 +119,6 @@ def unwritable(path):
     return message_of(isochron.Job, BATCH, log=path)
 
 
-def stream(folder, num_workers, size=103):
-    job = isochron.Job(global_batch=20, log=f"{folder}/run.jsonl")
-    model = small_model()
-    model, optimizer = job.prepare(model, sgd(model))
-    seen = []
-    for _ in job.epochs(2):
-        seen.append(steps(job, model, optimizer, job.loader(PointStream(size), num_workers=num_workers)))
-    complete, epoch = job.ledger.complete, job.epoch
-    job.close()
-    return {"seen": seen, "complete": complete, "epoch": epoch}
-
-
 def shards_half(folder, num_workers):
     """Some steps of a stream in parts; the rest is for after a restart."""
     job, model, optimizer, loader = begin(log=f"{folder}/run.jsonl", dataset=isochron.Shards(range(24), read_part))
@@ -165,23 +154,24 @@ def shards_lost(folder, victim):
     return complete, size
 
 
-def noisy_part(part):
-    return read_part(part, noisy=True)
-
-
-def augmented_shards(num_workers):
-    """What became of every sample, by its number."""
-    job, model, optimizer, loader = begin(dataset=isochron.Shards(range(24), noisy_part))
-    loader = job.loader(loader.dataset, num_workers=num_workers)
-    seen = {}
-    for number, x, y in loader:
-        if not job._share.stand_in:
-            seen |= dict(zip(number.tolist(), x.tolist(), strict=True))
-        job.backward(error(model, x, y))
-        optimizer.step()
-        optimizer.zero_grad()
+def lost_between_passes(folder, victim):
+    """Over one forward pass, of which DDP averages the first; what each worker used is in its file."""
+    job, model, optimizer, loader = begin(dataset=Points(280))
+    rank = dist.get_rank()
+    with open(f"{folder}/used.{rank}", "w", buffering=1) as file:
+        for number, x, y in loader:
+            used = [] if job._share.stand_in else number.tolist()
+            value = model(x)
+            whole = job.backward((value - y).square().mean(), retain_graph=True)
+            if job.step == 3 and rank == victim:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if whole and job.backward(value.square().mean()):
+                optimizer.step()
+                optimizer.zero_grad()
+                file.writelines(f"{one}\n" for one in used)
+    result = job.ledger.complete, job.size, [one.tolist() for one in model.parameters()]
     job.close()
-    return seen
+    return result
 
 
 def graphed(model, name):
@@ -243,6 +233,40 @@ def two_datasets(folder, names=(None, None)):
     return {"places": places, "again": again, "whole": whole}
 
 
+def beside(folder):
+    """A second loader beside the first, not in every step, half by a job and the rest by another one; and a third whose
+    loop takes turns with the first."""
+    places = []
+    for half in range(2):
+        job = isochron.Job(global_batch=BATCH, log=f"{folder}/run.jsonl")
+        model = small_model()
+        model, optimizer = job.prepare(model, sgd(model))
+        first, second, third = (job.loader(Points(size), name=str(size)) for size in (487, 90, 170))
+        if half == 1:
+            job.restore(f"{folder}/job.pt")
+        others, turns = iter(second), iter(third)
+        for done, (_, x, y) in enumerate(first):
+            loss = error(model, x, y)
+            if done != 2:
+                loss = loss + model(next(others)[1]).square().mean()
+            job.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+            if done % 3 == 1:
+                _, x, y = next(turns)
+                job.backward(error(model, x, y))
+                optimizer.step()
+                optimizer.zero_grad()
+            if half == 0 and done == 4:
+                break
+        if half == 0:
+            job.save(f"{folder}/job.pt")
+        job.finish_step()
+        places.append((first.epoch, second.epoch, second.ledger.used, third.epoch, third.ledger.used))
+        job.close()
+    return places
+
+
 def keywords():
     job = isochron.Job(global_batch=BATCH)
     given = {"shuffle": True, "batch_size": 8, "drop_last": True, "persistent_workers": True, "device": "cpu",
@@ -287,11 +311,28 @@ def habits():
     job._abandon()
     next(iter(loader))
     words["nothing"] = message_of(next, iter(loader))
-    job._close_step()
-    job._abandon()
+    with torch.no_grad():
+        words["evaluation"] = message_of(next, iter(loader))
+    job.end_epoch()
+    steps(job, model, optimizer, loader, most=1)
+    job.finish_step()
+    words["where"] = job.epoch, job.step
     _, x, y = next(iter(loader))
     job.backward(error(model, x, y), count=3)
     words["count"] = message_of(job.backward, error(model, x, y), count=3)
+    job.close()
+    job = isochron.Job(global_batch=BATCH)
+    model = small_model()
+    model, optimizer = job.prepare(model, sgd(model))
+    loader = job.loader(Points(), lengths=[2] * len(Points()), count="lengths")
+    _, x, y = next(iter(loader))
+    job.backward(error(model, x, y))
+    words["lengths"] = message_of(job.backward, error(model, x, y))
+    optimizer.step()
+    next(iter(loader))
+    with job.accumulate(2):
+        words["weight"] = message_of(lambda: job.weight)
+        job.backward(error(model, x, y))
     job.close()
     return words
 
@@ -357,6 +398,45 @@ def losses(folder):
             break
     job.close()
     return true
+
+
+def unseen_losses():
+    """What is logged of losses by sample, and of a loss that a plain number scales; and what is said of it."""
+    said = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("isochron").addHandler(handler)
+    logged, true = [], []
+    for sync in ("bsp", "local", "asp"):
+        job, model, optimizer, loader = begin(sync=sync, on_step=lambda record: logged.append(record.loss))
+        for number, (_, x, y) in enumerate(loader):
+            losses = (model(x) - y).square()
+            if number == 0:
+                (losses * job.weight).mean().backward()
+                (losses.detach() * job.weight).sum()  # a figure for people
+            else:
+                (losses.mean() * torch.tensor(job.weight)).backward()
+            true.append(losses.mean().item())
+            optimizer.step()
+            optimizer.zero_grad()
+            if number == 2:
+                break
+        job.close()
+        if sync == "local":  # whose record is of a round
+            logged, true = logged[:3], true[:3]
+    logging.getLogger("isochron").removeHandler(handler)
+    return logged, true, [one for one in said if "loss" in one]
+
+
+def unwrapped():
+    job = isochron.Job(global_batch=BATCH)
+    model = small_model()
+    wrapped = job.prepare(model)
+    ways = (model, wrapped, torch.compile(model), torch.compile(wrapped),
+            nn.parallel.DistributedDataParallel(torch.compile(small_model())))  # fmt: skip
+    found = [job.unwrap(one) is model for one in ways[:4]], type(job.unwrap(ways[4])).__name__
+    job.close()
+    return found
 
 
 def texts():
@@ -518,28 +598,3 @@ def trained_copies():
     words = message_of(job.prepare, sgd(copied))
     job.close()
     return kinds, words
-
-
-def web_files(folder):
-    """Six small files of a WebDataset, of which each worker reads its own."""
-    job, *rest = begin(dataset=web_shards(folder, 96, 6))
-    seen = steps(job, *rest)
-    complete = job.ledger.complete
-    job.close()
-    return {"seen": seen, "complete": complete}
-
-
-def streaming_rows():
-    """A streaming dataset of Hugging Face's package, and what it says of one that is split."""
-    from datasets import IterableDataset
-    from datasets.distributed import split_dataset_by_node
-
-    whole = IterableDataset.from_generator(rows, gen_kwargs={"shard": list(range(6)), "size": 96, "parts": 6})
-    job = isochron.Job(global_batch=BATCH)
-    model = small_model()
-    model, optimizer = job.prepare(model, sgd(model))
-    seen = steps(job, model, optimizer, job.loader(isochron.Shards.of(whole), collate_fn=as_points))
-    complete = job.ledger.complete
-    job.close()
-    split = split_dataset_by_node(whole, dist.get_rank(), dist.get_world_size())
-    return {"seen": seen, "complete": complete, "words": message_of(isochron.Shards.of, split)}

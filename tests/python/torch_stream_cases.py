@@ -6,8 +6,8 @@ import torch
 import torch.distributed as dist
 
 import isochron.torch as isochron
-from data_cells import read_part
-from loop_cells import BATCH, PointStream
+from data_cells import as_points, read_part, rows, web_shards
+from loop_cells import BATCH, PointStream, error, sgd, small_model
 from torch_failure_cases import listening
 from torch_habit_cases import begin, message_of, steps
 
@@ -107,3 +107,59 @@ class Once(PointStream):
 
     def __iter__(self):
         return self.samples
+
+
+def stream(folder, num_workers, size=103):
+    job = isochron.Job(global_batch=20, log=f"{folder}/run.jsonl")
+    model = small_model()
+    model, optimizer = job.prepare(model, sgd(model))
+    seen = []
+    for _ in job.epochs(2):
+        seen.append(steps(job, model, optimizer, job.loader(PointStream(size), num_workers=num_workers)))
+    complete, epoch = job.ledger.complete, job.epoch
+    job.close()
+    return {"seen": seen, "complete": complete, "epoch": epoch}
+
+
+def noisy_part(part):
+    return read_part(part, noisy=True)
+
+
+def augmented_shards(num_workers):
+    """What became of every sample, by its number."""
+    job, model, optimizer, loader = begin(dataset=isochron.Shards(range(24), noisy_part))
+    loader = job.loader(loader.dataset, num_workers=num_workers)
+    seen = {}
+    for number, x, y in loader:
+        if not job._share.stand_in:
+            seen |= dict(zip(number.tolist(), x.tolist(), strict=True))
+        job.backward(error(model, x, y))
+        optimizer.step()
+        optimizer.zero_grad()
+    job.close()
+    return seen
+
+
+def web_files(folder):
+    """Six small files of a WebDataset, of which each worker reads its own."""
+    job, *rest = begin(dataset=web_shards(folder, 96, 6))
+    seen = steps(job, *rest)
+    complete = job.ledger.complete
+    job.close()
+    return {"seen": seen, "complete": complete}
+
+
+def streaming_rows():
+    """A streaming dataset of Hugging Face's package, and what it says of one that is split."""
+    from datasets import IterableDataset
+    from datasets.distributed import split_dataset_by_node
+
+    whole = IterableDataset.from_generator(rows, gen_kwargs={"shard": list(range(6)), "size": 96, "parts": 6})
+    job = isochron.Job(global_batch=BATCH)
+    model = small_model()
+    model, optimizer = job.prepare(model, sgd(model))
+    seen = steps(job, model, optimizer, job.loader(isochron.Shards.of(whole), collate_fn=as_points))
+    complete = job.ledger.complete
+    job.close()
+    split = split_dataset_by_node(whole, dist.get_rank(), dist.get_world_size())
+    return {"seen": seen, "complete": complete, "words": message_of(isochron.Shards.of, split)}

@@ -252,6 +252,29 @@ TEST(SampleAuditTest, StepsOnOtherDataAreInAnotherLog) {
   EXPECT_TRUE(log.finish().proven());
 }
 
+TEST(SampleAuditTest, StepsBesideOtherDataGoOnIntoTheNextEpoch) {
+  const RunHeader header{.global_batch = kBatch, .samples_per_epoch = 100, .sync = "beside"};
+  Log log(header);
+  log.step(0, 0, 0);       // all 100 of epoch 0, and 28 of epoch 1
+  log.step(1, 1, 28, 40);  // beside a short last step
+  log.event("other-data", 3);
+  log.step(3, 1, 68);  // 32 of epoch 1, and 96 of epoch 2
+  const SampleAudit audit = log.finish();
+  EXPECT_TRUE(audit.proven());
+  EXPECT_EQ(audit.finished_epochs(), 2);
+  EXPECT_EQ(audit.epochs.at(2).used, 96);
+  EXPECT_EQ(audit.steps, 3);
+
+  Log again(header);
+  again.step(0, 0, 0);
+  again.step(1, 1, 20);  // 8 of them a second time
+  EXPECT_EQ(again.finish().epochs.at(1).doubled, 8);
+
+  Log large(header);
+  large.step(0, 0, 0, kBatch + 1);
+  EXPECT_THAT(large.finish().findings.at(0).words, HasSubstr("does not fit the global batch of 128 samples"));
+}
+
 TEST(SampleAuditTest, AbsurdNumbersAreFindings) {
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   Log log(RunHeader{.global_batch = kHuge, .samples_per_epoch = kMostPositions});

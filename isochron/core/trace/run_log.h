@@ -47,7 +47,9 @@ struct RunHeader {
   std::int64_t total_steps = 0;        // of the run as it was meant; 0: unknown
   std::string model;                   // as the user wrote them; empty: unknown
   std::string dataset;
-  std::string sync;  // "asp", "ssp": a line of a step is one worker's update; empty: all take steps together
+  // "asp", "ssp": a line of a step is one worker's update; "local": it is a round; "beside": its samples went along
+  // with a step on other data, as many of them, and on into the next epoch; empty: all take steps together
+  std::string sync;
   struct Member {
     WorkerId id = 0;
     std::string name;

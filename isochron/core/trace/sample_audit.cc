@@ -1,6 +1,7 @@
 #include "isochron/core/trace/sample_audit.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "isochron/core/staleness/sync.h"
@@ -8,6 +9,7 @@
 namespace isochron {
 namespace {
 
+constexpr std::int64_t kMostEpochsOfAStep = 1 << 8;         // beside another one
 constexpr std::int64_t kMostCount = std::int64_t{1} << 60;  // more doubles than this are not worth counting
 
 /// The name under which an event is counted: those that nobody knows may hold anything.
@@ -22,6 +24,11 @@ bool is_whole(std::int64_t number) {
 /// Steps are rounds of one or more global batches.
 bool in_rounds(const RunHeader& header) {
   return header.sync == to_string(Sync::kLocal);
+}
+
+/// Steps go along with those on other data.
+bool is_beside(const RunHeader& header) {
+  return header.sync == "beside";
 }
 
 std::string step_text(std::int64_t step) {
@@ -54,7 +61,7 @@ SampleAuditor::SampleAuditor(const RunHeader& header) {
 }
 
 bool SampleAuditor::asynchronous() const {
-  return !audit_.header.sync.empty() && !in_rounds(audit_.header);
+  return !audit_.header.sync.empty() && !in_rounds(audit_.header) && !is_beside(audit_.header);
 }
 
 bool SampleAuditor::size_is_known() const {
@@ -78,8 +85,8 @@ void SampleAuditor::add(const EventRecord& record, std::int64_t line) {
         line, record.event + " to " + step_text(record.step) + ", but the log ends before " + step_text(next_step_));
   }
   while (!steps_.empty() && steps_.back().number >= record.step) {
+    audit_.taken_back += steps_.back().goes_on ? 0 : 1;
     steps_.pop_back();
-    ++audit_.taken_back;
   }
   next_step_ = record.step;
 }
@@ -113,6 +120,10 @@ void SampleAuditor::keep(const Record& record, std::span<const WorkerStep> worke
     audit_.complain(line, step_text(record.step) + " begins beyond the epoch's " + std::to_string(size) + " samples");
     return;
   }
+  if (is_beside(audit_.header)) {
+    keep_beside(record, workers, line);
+    return;
+  }
   const std::int64_t room = size - record.position;
   Step step{.line = line, .number = record.step, .epoch = record.epoch};
   std::int64_t samples = 0;
@@ -141,6 +152,37 @@ void SampleAuditor::keep(const Record& record, std::span<const WorkerStep> worke
   steps_.push_back(std::move(step));
 }
 
+/// A step beside one on other data has as many samples as that one, at most a global batch.
+template <class Record>
+void SampleAuditor::keep_beside(const Record& record, std::span<const WorkerStep> workers, std::int64_t line) {
+  const std::int64_t size = epoch_size();
+  std::int64_t left = std::min(audit_.header.global_batch, kMostEpochsOfAStep * size);
+  std::vector<Step> parts{{.line = line, .number = record.step, .epoch = record.epoch}};
+  parts.back().positions = {.first = record.position, .last = record.position};
+  for (const WorkerStep& worker : workers) {
+    if (worker.batch < 0 || worker.batch > left) {
+      audit_.complain(
+          line,
+          step_text(record.step) + ": the batch of worker " + std::to_string(worker.id) + ", " +
+              std::to_string(worker.batch) + ", does not fit the global batch of " +
+              std::to_string(audit_.header.global_batch) + " samples");
+      return;
+    }
+    left -= worker.batch;
+    for (std::int64_t rest = worker.batch; rest > 0;) {
+      if (parts.back().positions.last == size) {
+        parts.push_back({.line = line, .number = record.step, .epoch = parts.back().epoch + 1, .goes_on = true});
+      }
+      Interval& positions = parts.back().positions;
+      const std::int64_t samples = std::min(rest, size - positions.last);
+      positions.last += samples;
+      parts.back().shares.push_back({.worker = worker.id, .samples = samples});
+      rest -= samples;
+    }
+  }
+  std::ranges::move(parts, std::back_inserter(steps_));
+}
+
 SampleAudit SampleAuditor::finish() {
   if (!size_is_known() && said_ends_.empty()) {
     audit_.complain(1, "the header does not say how many samples an epoch has");
@@ -148,7 +190,7 @@ SampleAudit SampleAuditor::finish() {
   for (const Step& step : steps_) {
     account(step);
   }
-  audit_.steps = std::ssize(steps_);
+  audit_.steps = std::ranges::count(steps_, false, &Step::goes_on);
   find_absent_epochs();
   for (auto& [number, epoch] : epochs_) {
     close_epoch(epoch, ledgers_.at(number), number == epochs_.rbegin()->first);

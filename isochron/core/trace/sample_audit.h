@@ -94,6 +94,7 @@ class SampleAuditor {
     std::int64_t epoch = 0;
     Interval positions;
     std::vector<Share> shares;
+    bool goes_on = false;  // the step before it, in the next epoch
   };
 
   [[nodiscard]] bool asynchronous() const;
@@ -105,6 +106,8 @@ class SampleAuditor {
   void add(const Record& record, std::span<const WorkerStep> workers, std::int64_t line);
   template <class Record>
   void keep(const Record& record, std::span<const WorkerStep> workers, std::int64_t line);
+  template <class Record>
+  void keep_beside(const Record& record, std::span<const WorkerStep> workers, std::int64_t line);
   void account(const Step& step);
   void find_absent_epochs();
   void close_epoch(EpochAudit& epoch, const Ledger& ledger, bool is_last);

@@ -137,6 +137,8 @@ class AsyncJob(ServedJob, Job):
             torch.cuda.synchronize(self.device)
         seconds = time.perf_counter() - self._stopwatch.started
         said = self._said_loss if self._said_loss is not None else self._loss
+        if self._scales_itself:
+            self._knows_loss()
         usage = self._stopwatch.usage(self.device, seconds)
         self._running.computed(loss if said is None else float(said), usage)
         self._compute_noted = True

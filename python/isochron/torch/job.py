@@ -159,8 +159,10 @@ class Job(Steps):
     # What it is asked for.
 
     def unwrap(self, model: nn.Module) -> nn.Module:
-        """The model itself, whether prepare() has put DDP around it or not."""
-        return model.module if isinstance(model, DistributedDataParallel) else model
+        """The model itself, whether prepare() has put DDP around it or not, and whether it is compiled."""
+        wrapped = isinstance(model, DistributedDataParallel)
+        inner: nn.Module = model.module if wrapped else getattr(model, "_orig_mod", model)  # type: ignore[assignment]
+        return model if inner is model else self.unwrap(inner)
 
     def prepare(self, *things: Any) -> Any:
         """Models, optimizers, schedulers and scalers, in any order; returns them in that order.
@@ -203,6 +205,21 @@ class Job(Steps):
     def _watch(self, optimizer: torch.optim.Optimizer) -> None:
         if self.options.on_nonfinite != "ignore":
             self._hooks.append(optimizer.register_step_pre_hook(self._judge))
+        if isinstance(optimizer, torch.optim.LBFGS):
+            self._hooks.append(optimizer.register_step_pre_hook(self._share_loss))
+
+    def _share_loss(self, optimizer: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """What it decides by the loss, such as how often it computes, is then the same on all workers."""
+        own = keywords["closure"] if "closure" in keywords else arguments[1]
+
+        def closure() -> Any:
+            loss = own()
+            if self._share is None:
+                return loss  # the step did not happen
+            mine = float(loss) * self.share_weight / self._world.size
+            return torch.as_tensor(loss).new_tensor(self._world.sum([mine])[0])
+
+        return (optimizer,), {"closure": closure}
 
     def epochs(self, count: int) -> Iterator[int]:
         """Epoch numbers from the present one (0, or where a restored job is) to count - 1; fewer when stopping."""
@@ -232,7 +249,7 @@ class Job(Steps):
             data = self._open_data(dataset, name, told)
         elif data.dataset is not dataset or (given and told != data.options):
             self._replace_data(data, dataset, told)
-        if not self._awaits_backward:
+        if not self._awaits_gradients:
             self._select(data)
         return Loader(self, data)
 
@@ -365,6 +382,12 @@ class Job(Steps):
     def _compute_again(self, counted: bool) -> None:
         """A further backward pass for a batch whose report is made, and perhaps on its way: it is made anew. From now
         on reports wait until the loop goes on to the next batch."""
+        share = self._share
+        if share is not None and share.all_items is not None:
+            raise Error(
+                "a second backward() for a batch whose loader has count='lengths'; permitted: one backward() of the "
+                "sum of the losses, or (loss * job.weight).backward() for each of them"
+            )
         if counted or self._group.counts:
             raise ValueError("count= in one of several backward() for a batch; permitted: one backward() of their sum")
         self._several = True
@@ -422,7 +445,10 @@ class Job(Steps):
         if everybody is None or self._share.stand_in or self.options.weighting == "mean":
             return self._loss_weight(self._my_count, "mean")
         if self._group.steps > 1:
-            raise Error("weight in accumulate() with count='lengths' of the loader; permitted: job.backward(loss)")
+            raise Error(
+                "weight in accumulate() with count='lengths' of the loader: what the later batches count is not known "
+                "yet; permitted: job.backward(loss), which divides when it is"
+            )
         return self._weighed_items * self._world.size / everybody
 
     def log_loss(self, loss: torch.Tensor | float) -> None:

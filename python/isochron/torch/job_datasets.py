@@ -32,7 +32,7 @@ class Datasets:
         _trace: Trace
         _share: Share | None
         _computed: bool
-        _awaits_backward: Any
+        _awaits_gradients: Any
         epoch: Any
         step: Any
         finish_step: Callable[[], None]
@@ -58,7 +58,7 @@ class Datasets:
         number = len(self._datasets)
         if number > 0 and self.options.sync != "bsp":
             raise Error(f"loader() with a second dataset; with sync '{self.options.sync}' a job trains on one")
-        if self._awaits_backward:
+        if self._awaits_gradients:
             raise Error("loader() with a second dataset within a step; make it before the loop")
         saved = self._saved_data.pop(number, {})
         if number > 0:
@@ -126,9 +126,10 @@ class Datasets:
         self._data.place = self._replica.change_data(replica_size(data.dataset, data.options), data.place)
         self._become(data)
 
-    def _begin_loop(self, data: Data) -> None:
+    def _begin_loop(self, data: Data, epoch: int | None = None) -> None:
+        """Or goes back to the loop over an epoch."""
         self._select(data)
-        self._loop_epoch = self.epoch
+        self._loop_epoch = self.epoch if epoch is None else epoch
         self._ensure_trace()
 
     def _ensure_trace(self) -> None:
@@ -156,7 +157,7 @@ class Datasets:
             self._tell([_core.EventRecord(self.step, self._now(), _core.Event.EPOCH_END, first, "")])
 
     def _is_beside(self, data: Data) -> bool:
-        return self._awaits_backward and data is not self._data
+        return self._awaits_gradients and data is not self._data
 
     def _make_beside(self, data: Data, epoch: int = 0, position: int = 0, ledger: str = "") -> Beside:
         sampler = _core.Sampler(replica_size(data.dataset, data.options), self.options.global_batch, self.options.seed)
@@ -180,6 +181,19 @@ class Datasets:
         batch = data.source.take_beside(parts)
         data.beside.taken = tuple(counts)
         return self._hand_out(batch, data.options)
+
+    def _finish_beside(self, record: _core.StepRecord) -> None:
+        """The step is done; what it used beside its own data goes into logs of their own."""
+        for one in self._datasets:
+            beside = one.beside
+            if beside is None or not beside.taken:
+                continue
+            go_on = self._resumed or one.number in self._trace_begun
+            self._trace_begun.add(one.number)
+            first, size = self._world.rank == 0, beside.sampler.samples_per_epoch
+            one.trace.open(first, size, record.step, self._replica.workers, go_on, others=True, beside=True)
+            one.trace.keep(record.beside(beside.epoch, beside.position, beside.taken))
+            beside.finish()
 
     def _epoch_of(self, data: Data) -> int:
         if data is self._data or data.place is None:

@@ -96,6 +96,8 @@ class IsochronCallback(Callback):
         seen = loss.detach() if scaler is None else loss.detach() / scaler.scale(torch.ones_like(loss))
         if pl_module.automatic_optimization:  # which has divided the loss already
             seen = seen * trainer.accumulate_grad_batches
+        else:
+            self.job._models.arm()  # as manual_backward() has armed DDP
         _ = seen * weight  # the job logs what its weight is multiplied with
         factor = float(weight)
         self._hook = loss.register_hook(lambda gradient: gradient * factor)

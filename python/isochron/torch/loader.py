@@ -27,7 +27,8 @@ class Loader:
     """What is left of the epoch, this worker's share of a global batch at a time; iterating again gives the next epoch.
 
     Leaving the loop early is no loss: the next one goes on where it was, unless job.end_epoch() says otherwise. While
-    the batch of another loader waits for its backward pass, this one gives batches beside it, in the same steps.
+    the batch of another loader waits for its backward pass, this one gives batches beside it, in the same steps; behind
+    it, steps of its own, so that two loops may take turns.
     """
 
     def __init__(self, job: Job, data: Data) -> None:
@@ -41,8 +42,11 @@ class Loader:
                 yield job._take_beside(self._data)
         job.finish_step()
         job._begin_loop(self._data)
+        epoch = job._loop_epoch
         while not job._has_enough() and (batch := job._begin_step()) is not None:
             yield batch[0]
+            if job._data is not self._data:  # a loop over another one took its steps in between
+                job._begin_loop(self._data, epoch)
 
     def __len__(self) -> int:
         """Steps of an epoch, the same on all workers."""

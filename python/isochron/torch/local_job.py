@@ -247,6 +247,7 @@ class LocalJob(Job):
             if not self._computed:
                 if not self._scales_itself:
                     raise Error(self._reason_for_no_backward())
+                self._knows_loss()
                 self._end_computing(self._loss, self._my_count)
             assert self._round is not None
             said = self._said_loss if self._said_loss is not None else self._loss

@@ -10,7 +10,7 @@ import torch
 
 class LossWeight(float):
     """A float, also when a number scales it. torch hands products of it and a tensor to __torch_function__: a tensor of
-    a single number is a loss."""
+    a single number is a loss, and one of several that have gradients are losses, which the loop takes the mean of."""
 
     _see: Callable[[torch.Tensor], None]
 
@@ -39,9 +39,9 @@ class LossWeight(float):
     ) -> Any:
         if function in _PRODUCTS:
             weight = next(one for one in arguments if isinstance(one, LossWeight))
-            losses = [one for one in arguments if isinstance(one, torch.Tensor) and one.numel() == 1]
-            for loss in losses:
-                weight._see(loss.detach().clone())
+            for one in arguments:
+                if isinstance(one, torch.Tensor) and (one.numel() == 1 or (one.requires_grad and one.numel() > 1)):
+                    weight._see(one.detach().mean() if one.dim() > 0 else one.detach().clone())
         plain = [float(one) if isinstance(one, LossWeight) else one for one in arguments]
         return function(*plain, **(keywords or {}))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
@@ -20,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
 from isochron.errors import Error
+from isochron.torch.arming import arm, watch_passes
 from isochron.torch.batch_norm import Statistics, has_batch_norm, make_exact
 from isochron.torch.compression import attach
 from isochron.torch.options import JobOptions
@@ -67,6 +67,7 @@ class ElasticDataParallel(DistributedDataParallel):
         self._isochron_world = world
         self._isochron_called = False
         self._isochron_armed = False
+        self._isochron_pass = -1
         self._isochron_arguments = arguments  # not the group: its connections close when nobody holds it any more
         self._isochron_hooks: list[tuple[Any, Any]] = []
         self._isochron_followers: list[Any] = []  # states of hooks that exchange over our group
@@ -79,7 +80,7 @@ class ElasticDataParallel(DistributedDataParallel):
 
     def _pre_forward(self, *inputs: Any, **arguments: Any) -> Any:
         self._isochron_called = True
-        _arm(self)
+        arm(self)
         return super()._pre_forward(*inputs, **arguments)
 
     def _sync_buffers(self) -> None:
@@ -115,29 +116,6 @@ class ElasticDataParallel(DistributedDataParallel):
         for state, hook in hooks:
             self.register_comm_hook(state, hook)
         self.train(training)
-
-
-def _arm(model: Any, *unused: Any) -> None:
-    """From a forward pass to the backward pass that follows, DDP averages whatever gradients come, in no_sync(),
-    too."""
-    if torch.is_grad_enabled() and model.require_backward_grad_sync:
-        model._isochron_armed = True
-
-
-def _watch_arming(model: Any) -> None:
-    if not isinstance(model, ElasticDataParallel):
-        model._isochron_armed = False
-        model.register_forward_pre_hook(_arm)
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    watched = weakref.ref(model)  # a hook of a parameter that held its model would keep both for ever
-
-    def disarm(_: torch.Tensor) -> None:
-        one = watched()
-        if one is not None and one.require_backward_grad_sync:
-            one._isochron_armed = False
-
-    for parameter in trained if model.find_unused_parameters else trained[:1]:
-        parameter.register_post_accumulate_grad_hook(disarm)
 
 
 class TimedGather:
@@ -217,6 +195,23 @@ def _time_group(group: Any, stopwatch: Stopwatch, waits: Waits) -> None:
         wait_for_parameters, reduce, wait_for_reduction)  # fmt: skip
 
 
+def _note_gradients(model: nn.Module, groups: list[Any], stopwatch: Stopwatch) -> None:
+    """That a pass has gradients: FSDP2 reduces them in a function of the group, and FSDP1's are those of its flat
+    parameters."""
+    for group in groups:
+        post_backward = group.post_backward
+
+        def reduce(*unused: Any, post_backward: Any = post_backward) -> None:
+            stopwatch.end_own_part()
+            post_backward(*unused)
+
+        group.post_backward = reduce
+    for module in model.modules():
+        handle: Any = getattr(module, "_handle", None) if is_fsdp1(module) else None
+        if handle is not None and handle.flat_param.requires_grad:
+            handle.flat_param.register_post_accumulate_grad_hook(lambda _: stopwatch.end_own_part())
+
+
 def time_fsdp(model: nn.Module, stopwatch: Stopwatch, waits: Waits) -> None:
     """Has FSDP's exchanges counted as waiting."""
     modules = [module for module in model.modules() if _is_fsdp2(module)]
@@ -226,6 +221,7 @@ def time_fsdp(model: nn.Module, stopwatch: Stopwatch, waits: Waits) -> None:
             _time_group(group, stopwatch, waits)
         return
     stopwatch.watch_to_end()
+    _note_gradients(model, groups, stopwatch)
     for module in modules:
         if hasattr(module, "set_custom_all_gather"):
             module.set_custom_all_gather(TimedGather(waits))
@@ -313,7 +309,9 @@ class Models:
         else:
             model = self._wrap(model)
         if isinstance(model, DistributedDataParallel):
-            _watch_arming(model)
+            if not isinstance(model, ElasticDataParallel):
+                model.register_forward_pre_hook(arm)
+            watch_passes(model, self._world.waits)
         self.models.append(model)
         self._copies += [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
         return model
@@ -407,6 +405,12 @@ class Models:
         finally:
             for group, after_backward, after_forward in before:
                 group.reshard_after_backward, group.post_forward_mesh_info = after_backward, after_forward
+
+    def arm(self) -> None:
+        """Somebody else has told DDP to average in the coming pass."""
+        for model in self.models:
+            if isinstance(model, DistributedDataParallel):
+                arm(model)
 
     def check_use(self, with_gradients: set[int]) -> None:
         """Raises Error if parameters (by id) have gradients though the wrapper that averages them was not called."""

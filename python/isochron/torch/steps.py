@@ -6,6 +6,7 @@ brings the reports round, and undoes what PyTorch has done of a step that does n
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import time
@@ -32,6 +33,8 @@ from isochron.torch.source import LoaderOptions, Share
 from isochron.torch.stopwatch import Stopwatch
 from isochron.torch.trace import Trace
 from isochron.torch.world import World, is_peer_failure
+
+log = logging.getLogger("isochron")
 
 
 class Steps(Datasets):
@@ -60,6 +63,7 @@ class Steps(Datasets):
         self._meter = _core.Meter(options.global_batch, self._replica.workers)
         self._stop_wanted = False
         self._several = False  # backward passes to a batch
+        self._missed_loss = False  # in some step
         self._dropouts = 0  # layers of models
         self._exchange_seconds = 0.0  # of the round before, with sync="local"
         self._given_up = False  # the step whose batch was handed out last
@@ -329,9 +333,7 @@ class Steps(Datasets):
             self._models.undo()
         finish = self._replica.leave_out if self._left_out else self._replica.complete
         outcome = finish(reports, self._finished, self._now())
-        for one in self._datasets:
-            if one.beside is not None:
-                one.beside.finish()
+        self._finish_beside(outcome.record)
         self._recovery.attempts = 0
         if self._synchronises:
             self._group.end()
@@ -348,8 +350,17 @@ class Steps(Datasets):
     def _end_scaled(self) -> None:
         """Ends a step whose losses the loop has scaled by itself."""
         self._stop_clock()
+        self._end_computing(self._loss, self._weighed_items if self._knows_loss() else 0.0)
+
+    def _knows_loss(self) -> bool:
+        """Of a step whose losses the loop has scaled by itself; warns once where it has none."""
         known = self._loss is not None or self._said_loss is not None
-        self._end_computing(self._loss, self._weighed_items if known else 0.0)
+        if not known and not self._missed_loss and self.is_first:
+            log.warning(
+                "the loss of step %d is not in the log, since job.weight was not multiplied with it as it is; write "
+                "loss * job.weight, or say it: job.log_loss(loss)", self._line)  # fmt: skip
+        self._missed_loss = self._missed_loss or not known
+        return known
 
     def _reason_for_no_backward(self) -> str:
         if self._saw_gradients:
@@ -357,7 +368,14 @@ class Steps(Datasets):
                 "gradients were computed without the job; call job.backward(loss) in place of loss.backward(), or "
                 "(loss * job.weight).backward()"
             )
-        return "the loader went on to the next batch before job.backward(loss)"
+        what = "the loader went on to the next batch before job.backward(loss)"
+        if not torch.is_grad_enabled():
+            advice = "each batch of it is a step; evaluate with a DataLoader of your own"
+            return f"{what}, with gradients disabled: {advice}"
+        return (
+            f"{what}; for evaluation or a look at the data take a DataLoader of your own, to leave a batch out call "
+            "job.backward(0.0 * loss), and behind a loop that was left before backward job.end_epoch()"
+        )
 
     @property
     def _saw_gradients(self) -> bool:
@@ -509,6 +527,11 @@ class Steps(Datasets):
     @property
     def _awaits_backward(self) -> bool:
         return self._share is not None and not self._computed
+
+    @property
+    def _awaits_gradients(self) -> bool:
+        """A loop that scales its losses by itself does not say which of its passes is the last."""
+        return self._awaits_backward and not (self._scales_itself and self._saw_gradients)
 
     @property
     def _weighed_items(self) -> float:

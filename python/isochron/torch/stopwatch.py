@@ -172,7 +172,7 @@ class Stopwatch:
     def _note(self, parameter: torch.Tensor) -> None:
         if not self._in_pass:
             self._in_pass = True
-            _call_at_end_of_pass(self._end_computing)
+            call_at_end_of_pass(self._end_computing)
             if self._order is not None:
                 self._order.append([])
         if self._order:
@@ -180,7 +180,7 @@ class Stopwatch:
 
     def _end_computing(self) -> None:
         self.end_own_part()
-        _call_at_end_of_pass(self._end_pass)  # behind the wrapper's own call, which waits for the reduction
+        call_at_end_of_pass(self._end_pass)  # behind the wrapper's own call, which waits for the reduction
 
     def _end_pass(self) -> None:
         self._passes.append((self._own, self._waits.now()))
@@ -203,6 +203,6 @@ class Stopwatch:
         self._hooks = []
 
 
-def _call_at_end_of_pass(call: Callable[[], None]) -> None:
+def call_at_end_of_pass(call: Callable[[], None]) -> None:
     """Calls at the end of the backward pass under way, in the order of asking; a call may ask for another one."""
     torch.autograd.Variable._execution_engine.queue_callback(call)  # type: ignore[attr-defined]

@@ -46,10 +46,11 @@ class Trace:
         workers: list[Worker],
         go_on: bool,
         others: bool = False,
+        beside: bool = False,
     ) -> None:
         """By the first worker, when a loop begins. A log that goes on is told from which step; one of another run is
         set aside; without one that cannot be written training goes on. `others`: there are other datasets, on which
-        steps may have been since the log's last one."""
+        steps may have been since the log's last one. `beside`: its steps go along with theirs."""
         self._names |= {worker.id: worker.name for worker in workers}
         if not first:
             return
@@ -57,7 +58,7 @@ class Trace:
         if path is not None and not self._has_begun:
             self._has_begun = True
             what = path, "torch", options.settings, workers, samples_per_epoch
-            self._log = begin(functools.partial(RunLog, *what, warn=log.warning, go_on=go_on))
+            self._log = begin(functools.partial(RunLog, *what, warn=log.warning, go_on=go_on, beside=beside))
             if self._log is not None:
                 self._next_step = self._log.next_step
                 if self._log.continued:
@@ -65,7 +66,7 @@ class Trace:
                 self._recent.clear()
         if self._log is not None and self._next_step != step:
             self._set_step(Event.OTHER_DATA if others and self._next_step < step else Event.RESUME, step)
-        if options.tensorboard is not None and self._board is None:
+        if options.tensorboard is not None and self._board is None and not beside:
             self._board = options.tensorboard
             if not hasattr(self._board, "add_scalar"):
                 from torch.utils.tensorboard import SummaryWriter  # slow to import, and not always there
@@ -114,13 +115,17 @@ class Trace:
             self._draw(record, [record.worker], "staleness", record.staleness)
             self._board.add_scalar("isochron/samples_per_second", samples_per_second, record.step)
 
-    def _write(self, record: StepRecord | UpdateRecord) -> None:
+    def keep(self, record: StepRecord | UpdateRecord) -> None:
+        """In the log alone."""
         self._next_step = record.step + 1
         if self._log is not None:
             self._log.write(record)
         else:
             self._forget_from(record.step)
             self._recent.append(record)
+
+    def _write(self, record: StepRecord | UpdateRecord) -> None:
+        self.keep(record)
         if self._options.on_step is not None:
             self._options.on_step(record)
 
