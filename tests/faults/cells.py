@@ -33,7 +33,7 @@ OUTCOMES = {
     "skipped": "the step is left out everywhere",
 }
 
-# How long that takes, beyond the step that is computed again; at the rendezvous it is always the time-out.
+# How long that takes, beyond the step that is computed again; where workers meet it is always the time-out.
 TIMES = {"kill": "at once", "kill-first": "at once", "exit": "at once", "error": "at once", "stop": "the time-out"}
 
 # The time-out of jobs whose fault is noticed at once. They end before, however busy the machine is.
@@ -73,7 +73,8 @@ class Cell:
 
     @property
     def is_noticed_at_once(self):
-        return self.seconds == "at once" and self.phase != "rendezvous"
+        meeting = self.phase == "rendezvous" or (self.front, self.phase) == ("TensorFlow", "start")
+        return self.seconds == "at once" and not meeting
 
 
 def _cells(front, sync, faults, phases, outcome):
@@ -118,9 +119,10 @@ CELLS = [
         "PyTorch", sync, LOSSES, ("rendezvous", "checkpoint", "evaluation"), "named")),
     *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, ("leave",), "left")),
     *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, ("end",), "done")),
-    # TensorFlow: a lost worker ends the job.
+    # TensorFlow: a lost worker ends the job, which begins the same way in step and out of it.
+    *_cells("TensorFlow", "bsp", LOSSES, ("start", "rendezvous"), "named"),
     *(cell for sync in ("bsp", "asp", "ssp") for cell in _cells(
-        "TensorFlow", sync, LOSSES, ("rendezvous", *COMPUTING, "checkpoint", "evaluation"), "named")),
+        "TensorFlow", sync, LOSSES, (*COMPUTING, "checkpoint", "evaluation"), "named")),
     *_cells("TensorFlow", "bsp", LOSSES, ("leave",), "named"),
     *(cell for sync in ("asp", "ssp") for cell in _cells("TensorFlow", sync, LOSSES, ("leave",), "left")),
     *(cell for sync in ("bsp", "asp", "ssp") for cell in _cells("TensorFlow", sync, LOSSES, ("end",), "done")),

@@ -58,17 +58,28 @@ def tried(sync, phase, strike, timeout, folder):
         return train(isochron, sync, phase, strike, timeout, folder)
     except isochron.PeerError as error:
         return {"end": "named", "words": str(error), "ranks": list(error.ranks)}
-    except TimeoutError as error:  # of the rendezvous
-        return {"end": "named", "words": str(error), "ranks": [rank for rank in range(SIZE) if f"[{rank}]" in str(error)
-                                                              or f"rank {rank} was not met" in str(error)]}  # fmt: skip
     except Exception as error:
         if strike.done:  # a script ends with its error, and its connections with it
             os._exit(1)
         return {"end": "error", "words": f"{type(error).__name__}: {error}"}
 
 
+def struck_before_it_registers(strike):
+    """The workers have met, and TensorFlow does not know of them yet."""
+    from isochron.tensorflow import coordination
+
+    configure = coordination.configure
+
+    def struck(*arguments):
+        strike("rendezvous")
+        configure(*arguments)
+
+    coordination.configure = struck
+
+
 def train(isochron, sync, phase, strike, timeout, folder):
-    strike("rendezvous")
+    strike("start")
+    struck_before_it_registers(strike)
     job = isochron.Job(global_batch=BATCH, sync=sync, timeout=timeout)
     keras.utils.set_random_seed(3)
     generator = np.random.default_rng(1)
@@ -129,7 +140,7 @@ class Job:
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=scratch))
         self.began = time.monotonic()
         self.deadline = self.began + LIMIT
-        timeout = 12.0 if fault == "stop" or phase == "rendezvous" else PATIENCE
+        timeout = 12.0 if fault == "stop" or phase in ("start", "rendezvous") else PATIENCE
         port = free_ports(1)[0] - 1  # they meet at the one after MASTER_PORT
         self.ranks = {}
         for rank in range(SIZE):

@@ -34,7 +34,7 @@ WORLDS = {  # workers, cases; each world finds the files of those before it in .
                 "no_log", "hidden_numbers", "skipped_numbers", "mistakes", "sources"]),
     "fit": (2, ["fit_transformer", "unweighted", "let_go", "own_train_step", "backup", "summary", "optimizers",
                 "mixed_precision", "compiled", "fit_options", "sync_points", "first_of_a_size",
-                "save_with_a_batch_out", "earlier_version", "heartbeat_is_ours", "examples_after"]),
+                "save_with_a_batch_out", "earlier_version", "time_outs_are_ours", "examples_after"]),
     "data": (2, ["own_pipelines", "fit_pipeline", "pipeline_resume", "pipeline_mistakes", "lengths",
                  "lengths_pipeline", "lengths_unweighted", "early_exit", "log_again", "two_datasets", "fine_tuning",
                  "other_data", "other_options", "farewell"]),

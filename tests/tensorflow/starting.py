@@ -17,7 +17,7 @@ import time
 import parity
 from running import make_job
 
-from isochron.tensorflow import heartbeat
+from isochron.tensorflow import coordination
 from isochron.tensorflow.cluster import Cluster, find_cluster
 
 
@@ -59,6 +59,11 @@ def rendezvous(folder):
     check_meeting([{**slurm, "SLURM_PROCID": str(k)} for k in range(2)])
     alone = found([{"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}], 0.1)[0]
     assert isinstance(alone, TimeoutError) and "ranks [1]" in str(alone), alone
+    three = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for error in found([{**three, "RANK": rank} for rank in "01"], 1.0):  # also who has come learns who has not
+        assert isinstance(error, TimeoutError) and error.ranks == (2,), error
+    error = found([{**three, "RANK": "1"}], 0.1)[0]
+    assert isinstance(error, TimeoutError) and error.ranks == (0,), error
     assert find_cluster({}, 1.0) == Cluster() and Cluster().size == 1
     config = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
     assert find_cluster({"TF_CONFIG": json.dumps(config)}, 1.0) == Cluster(1, ("a:1", "b:2"))
@@ -195,13 +200,15 @@ def reports(folder):
     assert len(evaluations) == 2 and 0 < evaluations[-1]["accuracy"] <= 1, evaluations
 
 
-def heartbeat_is_ours(folder):
+def time_outs_are_ours(folder):
     """The strategy takes the service as the job has configured it, by what is not a public interface."""
     from tensorflow.python.eager import context
 
     job = make_job()
-    milliseconds = context.context().coordination_service.heartbeat_timeout_in_ms
-    assert milliseconds == 1000 * heartbeat.seconds(parity.TIMEOUT) == 30_000, milliseconds
+    service = context.context().coordination_service
+    assert service.heartbeat_timeout_in_ms == 1000 * coordination.heartbeat_seconds(parity.TIMEOUT) == 30_000, service
+    assert service.cluster_register_timeout_in_ms == 1000 * parity.TIMEOUT, service
+    assert service.cluster_register_with_barrier, service
     job.close()
 
 
@@ -228,5 +235,5 @@ def async_unclosed(folder):
 CASES = {
     case.__name__: case
     for case in (rendezvous, rendezvous_strangers, roll_call_strangers, examples_before, examples_after, no_torch,
-                 reports, heartbeat_is_ours, async_unclosed)  # fmt: skip
+                 reports, time_outs_are_ours, async_unclosed)  # fmt: skip
 }
