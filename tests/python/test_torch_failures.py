@@ -13,7 +13,7 @@ import time
 import pytest
 
 import isochron
-from ranks import Ranks
+from ranks import STORE, Ranks
 
 
 def check_ledger(log):
@@ -290,14 +290,6 @@ def test_a_time_out_names_rank_and_host(nursery):
         assert f"rank 1 on {socket.gethostname()}" in told["words"]
     finally:
         ranks.close()
-
-
-STORE = """
-import torch.distributed as dist
-store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-print(store.port, flush=True)
-input()
-"""
 
 
 def test_a_store_whose_keeper_is_stopped_is_given_up():

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,12 @@ import torch
 from torch import nn
 
 import isochron.torch as isochron
-from isochron import _core, read_run
+from isochron import _core, job_key, read_run
+from isochron.torch import watching
 from isochron.torch.forecast import Forecast
+from isochron.torch.sealed import SealedStore
+from chances import scribbled
+from ranks import STORE
 
 HERE = Path(__file__).parent
 LOOP = HERE / "watched_loop.py"
@@ -122,6 +127,59 @@ def test_a_page_that_cannot_be_written_is_a_warning(tmp_path, caplog):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, most)
     assert "lines of the log are missing: " in caplog.text
+
+
+def watched_as_the_first_of_two(store, tmp_path, monkeypatch):
+    """A loop of twelve steps, whose process group has this store; the watch."""
+    group = torch.distributed.distributed_c10d
+    for holder, name, value in ((torch.distributed, "is_initialized", True), (torch.distributed, "get_rank", 0),
+                                (torch.distributed, "get_world_size", 2), (group, "_get_default_store", store)):  # fmt: skip
+        monkeypatch.setattr(holder, name, lambda *unused, value=value: value)
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    watch = isochron.watch(model, optimizer, log=tmp_path / "watch.jsonl", steps=8, probe=False)
+    for _ in range(12):
+        model(torch.ones(4, 3)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return watch
+
+
+HOSTILE = ["", "[", "7", "null", "[]", "{}", "[" * 5000, '{"readings": []}', '{"introduction": 3}',
+           '{"introduction": "x", "fixed": "y", "readings": "z"}',
+           '{"introduction": {}, "fixed": null, "readings": [[1], [2]]}']  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [*HOSTILE, *(f"random {number}" for number in range(20))])
+def test_what_strangers_write_for_a_watch_does_not_reach_the_loop(tmp_path, monkeypatch, caplog, chance, words):
+    """They know no key, and without a key of the job they know all that there is to know: then it is a warning."""
+    store = torch.distributed.HashStore()
+    key = job_key.mixed(f"watch {watching._watchers + 1}")
+    if words.startswith("random"):
+        words = json.dumps(scribbled(chance, {"introduction": "", "fixed": 0.5, "readings": [[4, 0, 1, 0, 1, 1]] * 8}))
+    SealedStore(store, key, 60.0).set("1", words)
+    watch = watched_as_the_first_of_two(store, tmp_path, monkeypatch)
+    assert watch._over and not watch.sentence
+    assert caplog.text.count("what the others saw is not known") == 1, caplog.text
+    for name in ("1", "isochron/watch/1/1"):
+        store.set(name, "[")
+    other = SealedStore(store, b"another key", 60.0)
+    store.set(SealedStore(store, job_key.mixed(f"watch {watching._watchers + 1}"), 60.0)._name("1"), other._sealed("1", ""))
+    watch = watched_as_the_first_of_two(store, tmp_path, monkeypatch)
+    assert not watch._over and caplog.text.count("what the others saw is not known") == 1, caplog.text
+    watch._finish()
+
+
+def test_a_watch_gives_up_a_store_whose_keeper_is_stopped(tmp_path, monkeypatch, caplog):
+    """torch's own client waits for ever for an answer."""
+    monkeypatch.setattr(watching, "STORE_SECONDS", 1.0)
+    with subprocess.Popen([sys.executable, "-c", STORE], stdin=-1, stdout=-1, text=True) as keeper:
+        store = torch.distributed.TCPStore("127.0.0.1", int(keeper.stdout.readline()), wait_for_workers=False)
+        keeper.send_signal(signal.SIGSTOP)
+        watch = watched_as_the_first_of_two(store, tmp_path, monkeypatch)
+        keeper.kill()
+    assert watch._over and not watch.sentence
+    assert caplog.text.count("the job's store did not answer within 1 s") == 1, caplog.text
 
 
 def test_equal_workers_have_nothing_to_gain():
