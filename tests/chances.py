@@ -32,18 +32,27 @@ def scribbled(chance, message):
     return changed
 
 
-def damaged(chance, data):
-    """The bytes with some of them changed, left out, doubled, or followed by others."""
-    data = bytearray(data)
+def random_json(chance, depth=0):
+    """Any JSON value."""
+    if depth > 3 or chance.random() < 0.5:
+        return chance.choice([*STRANGE, "é" * 300, chance.random(), "name", "x" * 9000])
+    children = [random_json(chance, depth + 1) for _ in range(chance.randrange(4))]
+    names = ["name", "value", "ranks", "x"]
+    return children if chance.random() < 0.5 else {chance.choice(names): one for one in children}
+
+
+def changed(chance, said):
+    """Other bytes: some flipped, cut off, doubled or put in between."""
+    data = bytearray(said)
     for _ in range(chance.randint(1, 4)):
         place = chance.randrange(len(data) + 1)
-        match chance.randrange(4):
-            case 0:
-                data[place : place + 1] = chance.randbytes(1)
-            case 1:
-                del data[place : place + chance.randint(1, 8)]
-            case 2:
-                data[place:place] = data[place : place + chance.randint(1, 8)]
-            case _:
-                data += chance.randbytes(chance.randint(1, 40))
+        how = chance.randrange(4)
+        if how == 0 and place < len(data):
+            data[place] ^= 1 << chance.randrange(8)
+        elif how == 1:
+            del data[place:]
+        elif how == 2:
+            data[place:place] = chance.randbytes(chance.randint(1, 40))
+        else:
+            data += data[place:]
     return bytes(data)

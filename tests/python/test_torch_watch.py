@@ -132,8 +132,9 @@ def test_a_page_that_cannot_be_written_is_a_warning(tmp_path, caplog):
 def watched_as_the_first_of_two(store, tmp_path, monkeypatch):
     """A loop of twelve steps, whose process group has this store; the watch."""
     group = torch.distributed.distributed_c10d
-    for holder, name, value in ((torch.distributed, "is_initialized", True), (torch.distributed, "get_rank", 0),
-                                (torch.distributed, "get_world_size", 2), (group, "_get_default_store", store)):  # fmt: skip
+    answers = (torch.distributed, {"is_initialized": True, "get_rank": 0, "get_world_size": 2}), (group, {
+        "_get_default_store": store})  # fmt: skip
+    for holder, name, value in ((holder, *one) for holder, some in answers for one in some.items()):
         monkeypatch.setattr(holder, name, lambda *unused, value=value: value)
     model = nn.Linear(3, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -164,7 +165,8 @@ def test_what_strangers_write_for_a_watch_does_not_reach_the_loop(tmp_path, monk
     for name in ("1", "isochron/watch/1/1"):
         store.set(name, "[")
     other = SealedStore(store, b"another key", 60.0)
-    store.set(SealedStore(store, job_key.mixed(f"watch {watching._watchers + 1}"), 60.0)._name("1"), other._sealed("1", ""))
+    ours = SealedStore(store, job_key.mixed(f"watch {watching._watchers + 1}"), 60.0)
+    store.set(ours._name("1"), other._sealed("1", ""))
     watch = watched_as_the_first_of_two(store, tmp_path, monkeypatch)
     assert not watch._over and caplog.text.count("what the others saw is not known") == 1, caplog.text
     watch._finish()
