@@ -138,13 +138,17 @@ CELLS = [
     *_cells("PyTorch without recovery", "bsp", LOSSES, ("leave",), "named"),
     *_cells("PyTorch without recovery", "bsp", LOSSES, ("end",), "done"),
     # PyTorch, within a round of two local steps, or while its changes are averaged.
-    *_cells("PyTorch", "local", LOSSES, COMPUTING, "on"),
+    *_cells("PyTorch", "local", LOSSES, (*COMPUTING, "checkpoint", "join", "leave", "end"), "on"),
+    *_cells("PyTorch", "local", LOSSES, ("evaluation",), "named"),
     # PyTorch, out of step: who is left goes on within an epoch; between two a lost worker ends the job.
-    *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, COMPUTING, "on")),
     *(cell for sync in ("asp", "ssp") for cell in _cells(
-        "PyTorch", sync, LOSSES, ("rendezvous", "checkpoint", "evaluation"), "named")),
+        "PyTorch", sync, LOSSES, (*COMPUTING, "join"), "on")),
+    *(cell for sync in ("asp", "ssp") for cell in _cells(
+        "PyTorch", sync, LOSSES, ("checkpoint", "evaluation"), "named")),
     *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, ("leave",), "left")),
     *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, ("end",), "done")),
+    *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, ("nan",), ("step", "reduction"), "all")),
+    *_cells("PyTorch", "local", ("nan",), ("step",), "all"),
     # TensorFlow: a lost worker ends the job, which begins the same way in step and out of it.
     *_cells("TensorFlow", "bsp", LOSSES, ("start", "rendezvous"), "named"),
     *(cell for sync in ("bsp", "asp", "ssp") for cell in _cells(
