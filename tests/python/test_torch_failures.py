@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -316,6 +317,19 @@ def test_a_store_whose_keeper_is_stopped_is_given_up():
                 store.get("name")
         assert time.monotonic() - started < 30.0
         keeper.kill()
+
+
+def test_who_looks_after_nccl_and_hangs_keeps_nobody_from_leaving(monkeypatch):
+    from isochron.torch import nccl_watch
+
+    monkeypatch.setattr(nccl_watch, "CLOSING_SECONDS", 0.2)
+    asked, over = threading.Event(), threading.Event()
+    watch = nccl_watch.Watch(lambda: asked.set() or over.wait(60) and "", str, str, 60.0)
+    assert asked.wait(60)
+    started = time.monotonic()
+    watch.close()
+    over.set()
+    assert time.monotonic() - started < 30.0
 
 
 def test_a_death_that_is_not_visible_yet_is_waited_for():

@@ -172,6 +172,14 @@ def test_what_strangers_write_for_a_watch_does_not_reach_the_loop(tmp_path, monk
     watch._finish()
 
 
+def test_a_watch_does_not_wait_for_ever_for_what_the_others_saw(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(watching, "PATIENCE", 0.2)
+    watch = watched_as_the_first_of_two(torch.distributed.HashStore(), tmp_path, monkeypatch)
+    assert not watch._over
+    watch.close()
+    assert watch._over and "nobody of the job has written 1 within 0." in caplog.text, caplog.text
+
+
 def test_a_watch_gives_up_a_store_whose_keeper_is_stopped(tmp_path, monkeypatch, caplog):
     """torch's own client waits for ever for an answer."""
     monkeypatch.setattr(watching, "STORE_SECONDS", 1.0)

@@ -45,7 +45,7 @@ def configure(workers: int, timeout: float) -> None:
             )
             context.context().coordination_service.cluster_register_with_barrier = True
     except (ImportError, AttributeError, TypeError) as error:  # none of this is a public interface
-        log.warning("a worker counts as lost after ten seconds of silence, and one that does not come never (%s)", error)
+        log.warning("a worker counts as lost after ten seconds of silence, one that does not come never (%s)", error)
 
 
 @contextlib.contextmanager
