@@ -125,10 +125,16 @@ class Subject {
     return nullptr;
   }
 
-  static void die_after(std::int64_t microseconds) {
-    std::thread([microseconds] {
+  // The file says when.
+  void strike(int number) const {
+    std::ofstream(script_.folder + "/struck") << "now" << std::endl;
+    raise(number);
+  }
+
+  void die_after(std::int64_t microseconds) const {
+    std::thread([this, microseconds] {
       std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
-      raise(SIGKILL);
+      strike(SIGKILL);
     }).detach();
   }
 
@@ -142,10 +148,10 @@ class Subject {
 
   void iterate(Job& job, const Batch& batch) {
     if (take(iterations_, "forward") != nullptr) {
-      raise(SIGKILL);
+      strike(SIGKILL);
     }
     if (take(iterations_, "stop") != nullptr) {
-      raise(SIGSTOP);
+      strike(SIGSTOP);
     }
     if (const Fault* const fault = take(iterations_, "push")) {
       die_after(fault->microseconds);
@@ -161,7 +167,7 @@ class Subject {
 
   void reach_barrier(Job& job, std::int64_t epoch) {
     if (take(epoch, "barrier") != nullptr) {
-      raise(SIGKILL);
+      strike(SIGKILL);
     }
     while (true) {
       try {

@@ -33,11 +33,24 @@ OUTCOMES = {
     "skipped": "the step is left out everywhere",
 }
 
-# How long that takes, beyond the step that is computed again; at the rendezvous it is always the time-out.
-TIMES = {"kill": "at once", "kill-first": "at once", "exit": "at once", "error": "at once", "stop": "the time-out"}
+# Which function of test_faults.py tries the cells.
+TESTS = {
+    "native": "test_a_fault_in_the_native_engine",
+    "own": "test_a_fault_in_the_native_engine",
+    "launch": "test_a_fault_under_the_native_launcher",
+    "start": "test_a_fault_before_the_job",
+    "PyTorch": "test_a_fault_in_pytorch",
+    "PyTorch without recovery": "test_a_fault_in_pytorch",
+    "TensorFlow": "test_a_fault_in_tensorflow",
+    "replica": "test_a_fault_in_the_step_protocol",
+}
 
-# The time-out of jobs whose fault is noticed at once. They end before, however busy the machine is.
+# The time-out of jobs whose fault is noticed at once, in seconds, and of the others.
 PATIENCE = 240.0
+TIMEOUTS = {"native": 4.0, "launch": 15.0, "start": 8.0, "PyTorch": 6.0, "TensorFlow": 12.0}
+# How long survivors may take from the fault to their end, however busy the machine is: less than half of the long
+# time-out, or the short one and this.
+MARGIN = 120.0
 
 FAULTS = {
     "kill": "a worker is killed",
@@ -67,13 +80,27 @@ class Cell:
         return f"{self.front}-{self.sync}-{self.phase}-{self.fault}"
 
     @property
+    def is_meeting(self):
+        """Workers wait for each other, and none is told who ended, but natively by the launcher."""
+        return self.phase in ("start", "rendezvous") and self.front != "launch"
+
+    @property
     def seconds(self):
-        """In words."""
-        return TIMES.get(self.fault, "at once")
+        """In words: how long it takes, beyond the step that is computed again."""
+        return "the time-out" if self.is_meeting or self.fault == "stop" else "at once"
 
     @property
     def is_noticed_at_once(self):
-        return self.seconds == "at once" and self.phase != "rendezvous"
+        return self.seconds == "at once"
+
+    @property
+    def timeout(self):
+        return PATIENCE if self.is_noticed_at_once else TIMEOUTS[self.front.split(" ")[0]]
+
+    @property
+    def most_seconds(self):
+        """From the fault to the survivors' end."""
+        return PATIENCE / 2 if self.is_noticed_at_once else self.timeout + MARGIN
 
 
 def _cells(front, sync, faults, phases, outcome):
@@ -99,7 +126,7 @@ CELLS = [
     *_cells("launch", "bsp", (*DEATHS, "stop"), ("start", "rendezvous"), "again"),
     *_cells("launch", "bsp", (*DEATHS, "stop"), ("join",), "joined"),
     # PyTorch, in step. Who is left re-forms; only the user's own collective calls tell of the loss by an error.
-    *_cells("start", "bsp", ("kill", "exit", "error"), ("start",), "named"),
+    *_cells("start", "bsp", LOSSES, ("start",), "named"),
     *_cells("PyTorch", "bsp", LOSSES, ("rendezvous", "evaluation"), "named"),
     *_cells("PyTorch", "bsp", LOSSES, (*COMPUTING, "checkpoint", "join", "leave", "end"), "on"),
     *_cells("PyTorch", "bsp", ("nan",), ("step", "reduction"), "all"),
@@ -111,16 +138,21 @@ CELLS = [
     *_cells("PyTorch without recovery", "bsp", LOSSES, ("leave",), "named"),
     *_cells("PyTorch without recovery", "bsp", LOSSES, ("end",), "done"),
     # PyTorch, within a round of two local steps, or while its changes are averaged.
-    *_cells("PyTorch", "local", LOSSES, COMPUTING, "on"),
+    *_cells("PyTorch", "local", LOSSES, (*COMPUTING, "checkpoint", "join", "leave", "end"), "on"),
+    *_cells("PyTorch", "local", LOSSES, ("evaluation",), "named"),
     # PyTorch, out of step: who is left goes on within an epoch; between two a lost worker ends the job.
-    *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, COMPUTING, "on")),
     *(cell for sync in ("asp", "ssp") for cell in _cells(
-        "PyTorch", sync, LOSSES, ("rendezvous", "checkpoint", "evaluation"), "named")),
+        "PyTorch", sync, LOSSES, (*COMPUTING, "join"), "on")),
+    *(cell for sync in ("asp", "ssp") for cell in _cells(
+        "PyTorch", sync, LOSSES, ("checkpoint", "evaluation"), "named")),
     *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, ("leave",), "left")),
     *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, ("end",), "done")),
-    # TensorFlow: a lost worker ends the job.
+    *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, ("nan",), ("step", "reduction"), "all")),
+    *_cells("PyTorch", "local", ("nan",), ("step",), "all"),
+    # TensorFlow: a lost worker ends the job, which begins the same way in step and out of it.
+    *_cells("TensorFlow", "bsp", LOSSES, ("start", "rendezvous"), "named"),
     *(cell for sync in ("bsp", "asp", "ssp") for cell in _cells(
-        "TensorFlow", sync, LOSSES, ("rendezvous", *COMPUTING, "checkpoint", "evaluation"), "named")),
+        "TensorFlow", sync, LOSSES, (*COMPUTING, "checkpoint", "evaluation"), "named")),
     *_cells("TensorFlow", "bsp", LOSSES, ("leave",), "named"),
     *(cell for sync in ("asp", "ssp") for cell in _cells("TensorFlow", sync, LOSSES, ("leave",), "left")),
     *(cell for sync in ("bsp", "asp", "ssp") for cell in _cells("TensorFlow", sync, LOSSES, ("end",), "done")),
@@ -133,14 +165,16 @@ CELLS = [
 
 def table():
     """For docs/guarantees.md: a row for a front end and fault, a column for a phase."""
-    rows = ["| front end | fault | " + " | ".join(PHASES) + " | after |", "|---" * (len(PHASES) + 3) + "|"]
+    rows = ["| front end | fault | " + " | ".join(PHASES) + " | after | tried by |"]
+    rows.append("|---" * (len(PHASES) + 4) + "|")
     by_row = {}
     for cell in CELLS:
         by_row.setdefault((cell.front, cell.sync, cell.fault), {})[cell.phase] = cell
     for (front, sync, fault), found in by_row.items():
         marks = [found[phase].outcome if phase in found else "" for phase in PHASES]
-        after = next(iter(found.values())).seconds
-        rows.append(f"| {FRONTS[front]}, {sync} | {FAULTS[fault]} | " + " | ".join(marks) + f" | {after} |")
+        after = next((cell.seconds for cell in found.values() if not cell.is_meeting), "the time-out")
+        test = f"`{TESTS[front]}[{front}-{sync}-*-{fault}]`"
+        rows.append(f"| {FRONTS[front]}, {sync} | {FAULTS[fault]} | " + " | ".join(marks) + f" | {after} | {test} |")
     return "\n".join(rows) + "\n"
 
 

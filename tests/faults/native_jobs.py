@@ -36,7 +36,8 @@ _once = threading.Lock()
 
 
 def run_workers(sync, words, launched=False):
-    """What the workers who reached the end wrote down, their parameters, and what was said."""
+    """What the workers who reached the end wrote down, their parameters, what was said, and the seconds that it took,
+    since the last fault if a worker was lost."""
     binary = pathlib.Path(os.environ["ISOCHRON_BIN"]) / ("elastic_worker" if sync in IN_STEP else "async_worker")
     with tempfile.TemporaryDirectory() as folder:
         start = [ROOT / "tests/ranks/mpirun.sh", os.environ["MPIRUN"], "4"]
@@ -45,17 +46,21 @@ def run_workers(sync, words, launched=False):
         command = [*start, binary, folder, *WORDS[sync], *words]
         if sync in IN_STEP and not launched:
             command[:0] = [ROOT / "tests/elastic/outlived.sh", binary, folder]
+        began = time.time()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    start_new_session=True)  # fmt: skip
         try:
             said, _ = process.communicate(timeout=LONG)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            return [], [], "it hangs: " + process.communicate()[0]
+            return [], [], "it hangs: " + process.communicate()[0], LONG
         files = list(pathlib.Path(folder).iterdir())
         ends = [path.read_text() for path in files if path.suffix in (".log", ".end")]
+        ended = [path.stat().st_mtime for path in files if path.suffix in (".log", ".end")]
+        struck = pathlib.Path(folder) / "struck"
+        seconds = max(ended, default=time.time()) - (struck.stat().st_mtime if struck.exists() else began)
         models = [list(map(float, path.read_text().split())) for path in files if path.suffix == ".parameters"]
-    return ends, models, said
+    return ends, models, said, seconds
 
 
 @functools.cache
@@ -83,10 +88,10 @@ def run_workers_of(cell):
         faults += [place % victim for victim in VICTIMS[cell.fault]]
         if cell.front == "own":
             faults.append(f"ending={cell.fault}")
-    faults.append("timeout=4000" if cell.fault == "stop" else f"timeout={round(1000 * cells.PATIENCE)}")
+    faults.append(f"timeout={round(1000 * cell.timeout)}")
     same = cell.outcome in ("on", "smaller") and cell.sync in (*IN_STEP, "ssp 0")
-    tried = run_workers(cell.sync, (*base, *faults), cell.front == "own")
-    return *tried, undisturbed(cell.sync, base) if same else None
+    *tried, seconds = run_workers(cell.sync, (*base, *faults), cell.front == "own")
+    return (*tried, undisturbed(cell.sync, base) if same else None), seconds
 
 
 def check_workers(cell, ends, models, said, reference):
@@ -133,13 +138,14 @@ class LaunchedJob:
     def __init__(self, folder, at_once, *words):
         self.folder = pathlib.Path(folder)
         self.program = pathlib.Path(os.environ["ISOCHRON_BIN"]) / "isochron"
-        start_timeout, timeout = (cells.PATIENCE, cells.PATIENCE) if at_once else (15, 8)
+        start_timeout, timeout = (cells.PATIENCE, cells.PATIENCE) if at_once else (cells.TIMEOUTS["launch"], 8)
         command = [self.program, "launch", "-n", "3", "--replace", "9", "--restarts", "3",
                    "--start-timeout", str(start_timeout), "--", *TRAIN, "--timeout", str(timeout), *words]  # fmt: skip
         environment = {**os.environ, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
         self.said = open(self.folder / "said", "w+")
         self.process = subprocess.Popen(command, cwd=folder, env=environment, stdout=self.said, stderr=self.said)
-        self.deadline = time.monotonic() + LONG
+        self.struck = time.monotonic()
+        self.deadline = self.struck + LONG
 
     def until(self, condition):
         while not (found := condition()):
@@ -180,6 +186,7 @@ class LaunchedJob:
                     self.until(lambda pid=pid: any(self.folder.glob(f"isochron-*/{pid}.starting")))
         for pid in victims:
             os.kill(pid, number)
+        self.struck = time.monotonic()
 
     def words(self):
         self.said.flush()
@@ -193,11 +200,11 @@ class LaunchedJob:
 
 
 def run_launch(cell):
-    """The launcher's status, what was said, whether the ledger is proven, and the losses by step."""
+    """The launcher's status, what was said, whether the ledger is proven, and the losses by step; and the seconds from
+    the fault to the end of the job, or until it goes on with a worker that has joined."""
     with tempfile.TemporaryDirectory() as folder:
         joins = cell is not None and cell.phase == "join"
-        at_once = cell is None or cell.fault != "stop"  # the launcher acts on a loss in the rendezvous, too
-        job = LaunchedJob(folder, at_once, "--steps", "2000" if joins else "30")
+        job = LaunchedJob(folder, cell is None or cell.is_noticed_at_once, "--steps", "2000" if joins else "30")
         try:
             if cell is not None:
                 job.strike(cell.phase, cell.fault)
@@ -205,19 +212,21 @@ def run_launch(cell):
                 job.until(lambda: '"join"' in job.log() or "is started again from" in job.words())
                 lines = job.log().count("\n")
                 job.until(lambda: job.log().count("\n") > lines + 10)
+                moment = time.monotonic()
                 job.process.terminate()
             status = job.process.wait(LONG)
+            seconds = (moment if joins else time.monotonic()) - job.struck
             ledger = subprocess.run([job.program, "ledger", "run.jsonl"], cwd=folder, capture_output=True)
             records = [json.loads(line) for line in job.log().splitlines()]
             losses = {record["step"]: record["loss"] for record in records if record["type"] == "step"}
-            return status, job.words(), ledger.returncode == 0, losses
+            return (status, job.words(), ledger.returncode == 0, losses), seconds
         finally:
             job.close()
 
 
 @functools.cache
 def _undisturbed_launch():
-    return run_launch(None)
+    return run_launch(None)[0]
 
 
 def check_launch(cell, status, said, proven, losses):

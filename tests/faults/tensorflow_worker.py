@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Cells of the fault matrix with TensorFlow: tensorflow_worker.py SYNC:PHASE:FAULT... runs each as a job of real
-processes, some at a time, and prints what became of their ranks, a line of JSON a cell.
+"""Cells of the fault matrix with TensorFlow: tensorflow_worker.py SYNC:PHASE:FAULT:TIMEOUT... runs each as a job of
+real processes, some at a time, and prints what became of their ranks and how long that took, a line of JSON a cell.
 
 Importing TensorFlow takes seconds, so it is done once; the ranks are forked from there, before TensorFlow has started
 any thread of its own. Exit code 77: TensorFlow is not installed.
@@ -29,20 +29,20 @@ except ImportError:
 
 SIZE, STEPS, BATCH, WHEN = 3, 6, 24, {"bsp": 2, "asp": 0, "ssp": 0}  # out of step a worker may get one batch only
 AT_ONCE = 2
-PATIENCE = 240.0  # seconds: the time-out of a job whose fault is noticed at once, however busy the machine is
 LIMIT = 300.0  # seconds of a job that hangs, on a machine that is busy
 
 
 class Striker:
     """Does the fault once, when the phase is reached in the worker that it is meant for."""
 
-    def __init__(self, phase, fault):
-        self.phase, self.fault, self.done = phase, fault, False
+    def __init__(self, phase, fault, folder):
+        self.phase, self.fault, self.folder, self.done = phase, fault, folder, False
 
     def __call__(self, phase):
         if phase != self.phase or self.done:
             return
         self.done = True
+        (self.folder / "struck").write_text(str(time.monotonic()))
         if self.fault in ("kill", "stop"):
             os.kill(os.getpid(), signal.SIGKILL if self.fault == "kill" else signal.SIGSTOP)
         elif self.fault == "exit":
@@ -58,18 +58,28 @@ def tried(sync, phase, strike, timeout, folder):
         return train(isochron, sync, phase, strike, timeout, folder)
     except isochron.PeerError as error:
         return {"end": "named", "words": str(error), "ranks": list(error.ranks)}
-    except TimeoutError as error:  # of the rendezvous
-        words = str(error)
-        named = [rank for rank in range(SIZE) if f"[{rank}]" in words or f"rank {rank} did not answer" in words]
-        return {"end": "named", "words": words, "ranks": named}
     except Exception as error:
         if strike.done:  # a script ends with its error, and its connections with it
             os._exit(1)
         return {"end": "error", "words": f"{type(error).__name__}: {error}"}
 
 
+def struck_before_it_registers(strike):
+    """The workers have met, and TensorFlow does not know of them yet."""
+    from isochron.tensorflow import coordination
+
+    configure = coordination.configure
+
+    def struck(*arguments):
+        strike("rendezvous")
+        configure(*arguments)
+
+    coordination.configure = struck
+
+
 def train(isochron, sync, phase, strike, timeout, folder):
-    strike("rendezvous")
+    strike("start")
+    struck_before_it_registers(strike)
     job = isochron.Job(global_batch=BATCH, sync=sync, timeout=timeout)
     keras.utils.set_random_seed(3)
     generator = np.random.default_rng(1)
@@ -125,18 +135,17 @@ class Job:
 
     def __init__(self, cell, scratch):
         self.cell = cell
-        sync, phase, fault = cell.split(":")
+        sync, phase, fault, timeout = cell.split(":")
         self.victim = 0 if fault.endswith("-first") else 1
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=scratch))
         self.began = time.monotonic()
         self.deadline = self.began + LIMIT
-        timeout = 12.0 if fault == "stop" or phase == "rendezvous" else PATIENCE
         port = free_ports(1)[0] - 1  # they meet at the one after MASTER_PORT
         self.ranks = {}
         for rank in range(SIZE):
             child = os.fork()
             if child == 0:
-                self._be_rank(rank, port, sync, phase, fault.removesuffix("-first"), timeout)
+                self._be_rank(rank, port, sync, phase, fault.removesuffix("-first"), float(timeout))
             self.ranks[child] = rank
 
     def _be_rank(self, rank, port, sync, phase, fault, timeout):
@@ -147,11 +156,12 @@ class Job:
             os.dup2(log, 2)
             os.environ.update(RANK=str(rank), WORLD_SIZE=str(SIZE), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(SIZE),
                               MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))  # fmt: skip
-            strike = Striker(phase if rank == self.victim and fault != "none" else None, fault)
+            strike = Striker(phase if rank == self.victim and fault != "none" else None, fault, self.folder)
             words = tried(sync, phase, strike, timeout, self.folder)
         except BaseException as error:
             words["words"] = repr(error)
         finally:
+            words["moment"] = time.monotonic()
             (self.folder / f"{rank}.part").write_text(json.dumps(words))
             os.replace(self.folder / f"{rank}.part", self.folder / str(rank))
             os._exit(0)
@@ -172,8 +182,10 @@ class Job:
     def result(self):
         files = [self.folder / str(rank) for rank in range(SIZE)]
         answers = [json.loads(file.read_text()) if file.exists() else None for file in files]
-        seconds = time.monotonic() - self.began
-        return {"cell": self.cell, "victim": self.victim, "answers": answers, "seconds": seconds}
+        struck = self.folder / "struck"
+        began = float(struck.read_text()) if struck.exists() else self.began
+        ended = [answer["moment"] for answer in answers if answer] or [time.monotonic()]
+        return {"cell": self.cell, "victim": self.victim, "answers": answers, "seconds": max(ended) - began}
 
 
 def main(waiting):

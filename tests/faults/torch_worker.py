@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -49,13 +50,15 @@ def make():
 class Striker:
     """Does the fault once, when the phase is reached in the worker that it is meant for."""
 
-    def __init__(self, phase, fault):
-        self.phase, self.fault, self.done = phase, fault, False
+    def __init__(self, phase, fault, folder=None):
+        self.phase, self.fault, self.folder, self.done = phase, fault, folder, False
 
     def __call__(self, phase):
         if phase != self.phase or self.done:
             return
         self.done = True
+        if self.folder:
+            (self.folder / "struck").write_text(str(time.monotonic()))
         if self.fault in ("kill", "stop"):
             os.kill(os.getpid(), signal.SIGKILL if self.fault == "kill" else signal.SIGSTOP)
         elif self.fault == "exit":
@@ -96,11 +99,17 @@ def loss_of(model, x, y, strike):
 
 def tried(sync, phase, fault, victim, folder, timeout, first_lost=None, **options):
     """What became of the job here: its kind of end, and what it holds."""
-    rank = dist.get_rank()
-    strike = Striker(phase if rank == victim else None, fault)
+    rank, folder = dist.get_rank(), pathlib.Path(folder)
+    strike = Striker(phase if rank == victim else None, fault, folder)
     lost = Striker("step" if rank == first_lost else None, "kill")  # so that the others have to re-form
+    answer = outcome(sync, phase, strike, lost, folder, timeout, **options)
+    threading.Timer(0.3, os._exit, (0,)).start()  # when the tests have the answer
+    return {**answer, "moment": time.monotonic()}
+
+
+def outcome(sync, phase, strike, *arguments, **options):
     try:
-        return train(sync, phase, strike, lost, pathlib.Path(folder), timeout, **options)
+        return train(sync, phase, strike, *arguments, **options)
     except isochron.SampleError as error:
         return {"end": "sample", "words": str(error), "sample": error.sample}
     except isochron.NonFiniteError as error:
@@ -111,8 +120,6 @@ def tried(sync, phase, fault, victim, folder, timeout, first_lost=None, **option
         if strike.done:  # a script ends with its error, and its connections with it
             os._exit(1)
         return {"end": "error", "words": f"{type(error).__name__}: {error}"}
-    finally:
-        threading.Timer(0.3, os._exit, (0,)).start()  # when the tests have the answer
 
 
 def values_of(model):
@@ -122,6 +129,8 @@ def values_of(model):
 def train(sync, phase, strike, lost, folder, timeout, bad=None, left_out=None, **options):
     """`left_out`: a step that the optimizer does not take, as where its gradient was not finite."""
     strike("rendezvous")
+    saved = folder / "saved"
+    saved.mkdir(exist_ok=True)
     events = []
     job = isochron.Job(global_batch=BATCH, sync=sync, timeout=timeout, reseed=False, on_event=events.append,
                        **{"ssp": {"staleness": 1}, "local": {"round_steps": 2}}.get(sync, {}), **options)  # fmt: skip
@@ -151,7 +160,7 @@ def train(sync, phase, strike, lost, folder, timeout, bad=None, left_out=None, *
         if sync == "bsp" and now and phase == "checkpoint":
             if not job.is_first:  # the first worker is struck while it writes
                 here("checkpoint")
-            job.save(folder / "job.pt")
+            job.save(saved / "job.pt")
         if sync == "bsp" and now and phase == "evaluation":
             here("evaluation")
             job.sum([1.0])
@@ -165,11 +174,11 @@ def train(sync, phase, strike, lost, folder, timeout, bad=None, left_out=None, *
     if sync != "bsp" and phase == "checkpoint":
         if not job.is_first:
             strike("checkpoint")
-        job.save(folder / "job.pt")
+        job.save(saved / "job.pt")
     result = {"end": "on", "complete": complete, "size": job.size, "step": job.step,
               "events": [event.event for event in events],
               "values": values_of(model), "course": course,
-              "files": sorted(path.name for path in folder.iterdir())}  # fmt: skip
+              "files": sorted(path.name for path in saved.iterdir())}  # fmt: skip
     strike("end")
     job.close()
     return result

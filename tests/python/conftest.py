@@ -14,6 +14,7 @@ from two_hosts import TwoHosts
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import passed_before  # noqa: E402
+from chances import make_chance  # noqa: E402
 
 HEADER = {"type": "run", "schema": 1, "program": "train", "version": "0.1.0", "policy": "isochron", "cluster": "pair",
           "global_batch": 40, "seed": 7, "workers": [{"id": 0, "name": "fast", "kind": "cpu"},
@@ -80,6 +81,12 @@ def program_log(tmp_path_factory):
     command = [program, "simulate", "--cluster", "dynamic", "--policy", "isochron", "--steps", "40", "--log", path]
     subprocess.run(command, check=True, capture_output=True)
     return path
+
+
+@pytest.fixture
+def chance():
+    """Random numbers, others in every run."""
+    return make_chance()
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import pathlib
-import random
 import socket
 import threading
 import time
@@ -18,6 +17,7 @@ from isochron.board import Board, RemoteBoard
 from isochron._core import TcpLink, lay_out
 from isochron.served.session import Owner, Session
 from isochron.served.sockets import Sockets
+from chances import changed, random_json
 from test_served import Descent, options_of, replica_of
 
 PACKAGE = pathlib.Path(isochron.__file__).parent
@@ -103,8 +103,7 @@ def test_strangers_who_say_nothing_keep_nobody_waiting(pair_of_sockets, count):
         pair_of_sockets.check_that_the_worker_gets_in()
 
 
-def test_random_words_of_strangers_do_not_end_it(pair_of_sockets):
-    chance = random.Random(7)
+def test_random_words_of_strangers_do_not_end_it(pair_of_sockets, chance):
     for _ in range(200):
         said = chance.randbytes(chance.choice([1, 31, 36, 64, 68, 100, 5000]))
         if chance.random() < 0.5:  # a length that may be, and less behind it
@@ -164,21 +163,13 @@ def test_nonsense_from_one_who_knows_the_key_ends_its_connection_alone(text, mon
         assert visit(entrance, {"again": 1}) == {"heard": {"again": 1}}
 
 
-def random_json(chance, depth=0):
-    if depth > 3 or chance.random() < 0.5:
-        return chance.choice([None, True, -1, 2**70, 1.5, "", "\ud800", "é" * 300, chance.random(), "name", "x" * 9000])
-    children = [random_json(chance, depth + 1) for _ in range(chance.randrange(4))]
-    names = ["name", "value", "ranks", "x"]
-    return children if chance.random() < 0.5 else {chance.choice(names): one for one in children}
-
-
 @pytest.mark.parametrize("kind", ["board", "roll call"])
-def test_what_key_holders_say_is_answered_or_ends_their_connection(kind):
+def test_what_key_holders_say_is_answered_or_ends_their_connection(kind, chance):
     """Whatever it is; the next one is answered."""
     roll_call = importlib.util.spec_from_file_location("roll_call", PACKAGE / "tensorflow" / "roll_call.py")
     module = importlib.util.module_from_spec(roll_call)
     roll_call.loader.exec_module(module)  # without TensorFlow, which its package imports
-    chance, listener = random.Random(19), socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", 0))
     place = listener.getsockname()[:2]
     kept = Board(listener, KEY) if kind == "board" else module.RollCall(listener, KEY, 3)
     for _ in range(200):
@@ -267,23 +258,6 @@ def test_the_key_does_not_travel_and_a_recorded_visit_opens_nothing():
         assert heard == [{"rank": 1}]
 
 
-def changed(chance, said):
-    """Other bytes: some flipped, cut off, doubled or put in between."""
-    data = bytearray(said)
-    for _ in range(chance.randint(1, 4)):
-        place = chance.randrange(len(data) + 1)
-        how = chance.randrange(4)
-        if how == 0 and place < len(data):
-            data[place] ^= 1 << chance.randrange(8)
-        elif how == 1:
-            del data[place:]
-        elif how == 2:
-            data[place:place] = chance.randbytes(chance.randint(1, 40))
-        else:
-            data += data[place:]
-    return bytes(data)
-
-
 def hello_to(link, words, who=b"guest"):
     """What one who knows the key would say to the challenge on this connection."""
     theirs, mine = link.recv(32), bytes(range(32))
@@ -291,8 +265,8 @@ def hello_to(link, words, who=b"guest"):
     return mine + len(text).to_bytes(4, "big") + text + door._seal(KEY, who, theirs + mine, text)
 
 
-def test_hellos_that_were_changed_on_their_way_are_not_heard():
-    chance, heard = random.Random(13), []
+def test_hellos_that_were_changed_on_their_way_are_not_heard(chance):
+    heard = []
     with opened(lambda guest: (heard.append(guest.hello), echo(guest))) as entrance:
         for number in range(300):
             with socket.create_connection(("127.0.0.1", entrance.port), 5.0) as link, contextlib.suppress(OSError):
@@ -306,9 +280,7 @@ def test_hellos_that_were_changed_on_their_way_are_not_heard():
         assert heard == [] and visit(entrance, {"rank": 1}) == {"heard": {"rank": 1}}
 
 
-def test_answers_that_were_changed_on_their_way_are_errors_of_the_connection():
-    chance = random.Random(17)
-
+def test_answers_that_were_changed_on_their_way_are_errors_of_the_connection(chance):
     def answer(listener):
         for _ in range(200):
             with listener.accept()[0] as link, contextlib.suppress(OSError):
@@ -386,8 +358,7 @@ def link_frame(tag, message, length=None):
     return tag.to_bytes(4, "little") + length.to_bytes(8, "little") + message
 
 
-def hostile_frames():
-    chance = random.Random(11)
+def hostile_frames(chance):
     yield link_frame(PUSH, b"x", 1 << 40)
     yield link_frame(0, b"")  # no kind
     yield link_frame(9, b"x")
@@ -417,8 +388,8 @@ def failure_of(link):
     return failure
 
 
-def test_frames_that_are_none_are_errors_that_name_the_sender():
-    for said in hostile_frames():
+def test_frames_that_are_none_are_errors_that_name_the_sender(chance):
+    for said in hostile_frames(chance):
         with linked() as (link, theirs):
             theirs.sendall(said)
             theirs.shutdown(socket.SHUT_WR)

@@ -3,17 +3,18 @@
 import dataclasses
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 import isochron
-from ranks import Ranks
+from chances import changed
+from ranks import STORE, Ranks
 
 
 def check_ledger(log):
@@ -213,12 +214,12 @@ def test_on_bad_sample_is_refused_where_it_cannot_be_kept(alone):
     ]
 
 
-def test_what_others_write_into_the_store_is_as_if_it_were_not_there():
+def test_what_others_write_into_the_store_is_as_if_it_were_not_there(chance):
     import torch.distributed as dist
 
     from isochron.torch.sealed import SealedStore
 
-    store, chance = dist.HashStore(), random.Random(3)
+    store = dist.HashStore()
     ours, theirs = SealedStore(store, b"the job's key", 60.0), SealedStore(store, b"another one", 60.0)
     theirs.set("evicted/1", "{}")
     assert ours.get("evicted/1") is None
@@ -229,6 +230,10 @@ def test_what_others_write_into_the_store_is_as_if_it_were_not_there():
     for _ in range(200):
         store.set(ours._name("evicted/1"), chance.randbytes(chance.randrange(0, 100)))
         assert ours.get("evicted/1") is None
+        true = ours._sealed("evicted/1", '{"by": 2, "ranks": [1]}')
+        if (said := changed(chance, true)) != true:
+            store.set(ours._name("evicted/1"), said)
+            assert ours.get("evicted/1") is None
     store.set(ours._name("members"), b"\xff" * 50)
     with pytest.raises(isochron.Error, match="not of this job has written members into the store"):
         ours.agree("members", "[0, 1]")
@@ -292,14 +297,6 @@ def test_a_time_out_names_rank_and_host(nursery):
         ranks.close()
 
 
-STORE = """
-import torch.distributed as dist
-store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-print(store.port, flush=True)
-input()
-"""
-
-
 def test_a_store_whose_keeper_is_stopped_is_given_up():
     """torch's own client waits for ever for an answer."""
     import torch.distributed as dist
@@ -320,6 +317,19 @@ def test_a_store_whose_keeper_is_stopped_is_given_up():
                 store.get("name")
         assert time.monotonic() - started < 30.0
         keeper.kill()
+
+
+def test_who_looks_after_nccl_and_hangs_keeps_nobody_from_leaving(monkeypatch):
+    from isochron.torch import nccl_watch
+
+    monkeypatch.setattr(nccl_watch, "CLOSING_SECONDS", 0.2)
+    asked, over = threading.Event(), threading.Event()
+    watch = nccl_watch.Watch(lambda: asked.set() or over.wait(60) and "", str, str, 60.0)
+    assert asked.wait(60)
+    started = time.monotonic()
+    watch.close()
+    over.set()
+    assert time.monotonic() - started < 30.0
 
 
 def test_a_death_that_is_not_visible_yet_is_waited_for():

@@ -66,6 +66,33 @@ class Collecting:
         return index
 
 
+class Ending:
+    """Its samples end the process that reads them, but for the one that made it."""
+
+    def __init__(self):
+        self.made_by = os.getpid()
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        if os.getpid() != self.made_by:
+            os._exit(3)
+        return index
+
+
+def test_a_loader_process_that_ended_is_named_at_once():
+    import torch
+
+    import isochron.torch as isochron
+
+    model = torch.nn.Linear(1, 1)
+    with isochron.Job(global_batch=4, timeout=600.0) as job:
+        job.prepare(model, torch.optim.SGD(model.parameters(), 0.1))
+        with pytest.raises(isochron.Error, match=r"loader process 0 \(process \d+\) ended with code 3"):
+            next(iter(job.loader(Ending(), num_workers=1)))
+
+
 def test_a_loader_process_leaves_what_its_parent_threw_away_alone(tmp_path):
     """The end of a process group would wait there for threads that only the parent has."""
     import torch

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -15,9 +16,13 @@ import torch
 from torch import nn
 
 import isochron.torch as isochron
-from isochron import _core, read_run
+from isochron import _core, job_key, read_run
 from isochron import watch as watch_command
+from isochron.torch import watching
 from isochron.torch.forecast import Forecast
+from isochron.torch.sealed import SealedStore
+from chances import scribbled
+from ranks import STORE
 
 HERE = Path(__file__).parent
 LOOP = HERE / "watched_loop.py"
@@ -180,6 +185,69 @@ def test_a_mistyped_option_is_told_which_is_near(tmp_path, monkeypatch, capsys):
         assert ended.value.code == 2
         assert complaint in capsys.readouterr().err
     assert watch_command.parse(["x.py", "--watch-stesp"]).arguments == ["--watch-stesp"]  # the script's own
+
+
+def watched_as_the_first_of_two(store, tmp_path, monkeypatch):
+    """A loop of twelve steps, whose process group has this store; the watch."""
+    group = torch.distributed.distributed_c10d
+    answers = (torch.distributed, {"is_initialized": True, "get_rank": 0, "get_world_size": 2}), (group, {
+        "_get_default_store": store})  # fmt: skip
+    for holder, name, value in ((holder, *one) for holder, some in answers for one in some.items()):
+        monkeypatch.setattr(holder, name, lambda *unused, value=value: value)
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    watch = isochron.watch(model, optimizer, log=tmp_path / "watch.jsonl", steps=8, probe=False)
+    for _ in range(12):
+        model(torch.ones(4, 3)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return watch
+
+
+HOSTILE = ["", "[", "7", "null", "[]", "{}", "[" * 5000, '{"readings": []}', '{"introduction": 3}',
+           '{"introduction": "x", "fixed": "y", "readings": "z"}',
+           '{"introduction": {}, "fixed": null, "readings": [[1], [2]]}']  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [*HOSTILE, *(f"random {number}" for number in range(20))])
+def test_what_strangers_write_for_a_watch_does_not_reach_the_loop(tmp_path, monkeypatch, caplog, chance, words):
+    """They know no key, and without a key of the job they know all that there is to know: then it is a warning."""
+    store = torch.distributed.HashStore()
+    key = job_key.mixed(f"watch {watching._watchers + 1}")
+    if words.startswith("random"):
+        words = json.dumps(scribbled(chance, {"introduction": "", "fixed": 0.5, "readings": [[4, 0, 1, 0, 1, 1]] * 8}))
+    SealedStore(store, key, 60.0).set("1", words)
+    watch = watched_as_the_first_of_two(store, tmp_path, monkeypatch)
+    assert watch._over and not watch.sentence
+    assert caplog.text.count("what the others saw is not known") == 1, caplog.text
+    for name in ("1", "isochron/watch/1/1"):
+        store.set(name, "[")
+    other = SealedStore(store, b"another key", 60.0)
+    ours = SealedStore(store, job_key.mixed(f"watch {watching._watchers + 1}"), 60.0)
+    store.set(ours._name("1"), other._sealed("1", ""))
+    watch = watched_as_the_first_of_two(store, tmp_path, monkeypatch)
+    assert not watch._over and caplog.text.count("what the others saw is not known") == 1, caplog.text
+    watch._finish()
+
+
+def test_a_watch_does_not_wait_for_ever_for_what_the_others_saw(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(watching, "PATIENCE", 0.2)
+    watch = watched_as_the_first_of_two(torch.distributed.HashStore(), tmp_path, monkeypatch)
+    assert not watch._over
+    watch.close()
+    assert watch._over and "nobody of the job has written 1 within 0." in caplog.text, caplog.text
+
+
+def test_a_watch_gives_up_a_store_whose_keeper_is_stopped(tmp_path, monkeypatch, caplog):
+    """torch's own client waits for ever for an answer."""
+    monkeypatch.setattr(watching, "STORE_SECONDS", 1.0)
+    with subprocess.Popen([sys.executable, "-c", STORE], stdin=-1, stdout=-1, text=True) as keeper:
+        store = torch.distributed.TCPStore("127.0.0.1", int(keeper.stdout.readline()), wait_for_workers=False)
+        keeper.send_signal(signal.SIGSTOP)
+        watch = watched_as_the_first_of_two(store, tmp_path, monkeypatch)
+        keeper.kill()
+    assert watch._over and not watch.sentence
+    assert caplog.text.count("the job's store did not answer within 1 s") == 1, caplog.text
 
 
 def test_equal_workers_have_nothing_to_gain():

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import pathlib
-import random
 import resource
 import runpy
 import socket
@@ -13,11 +12,14 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
+import numpy as np
 import parity
+from chances import make_chance, random_json, scribbled
 from running import make_job
 
-from isochron.tensorflow import heartbeat
+from isochron.tensorflow import coordination
 from isochron.tensorflow.cluster import Cluster, find_cluster
 
 
@@ -59,6 +61,11 @@ def rendezvous(folder):
     check_meeting([{**slurm, "SLURM_PROCID": str(k)} for k in range(2)])
     alone = found([{"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}], 0.1)[0]
     assert isinstance(alone, TimeoutError) and "ranks [1]" in str(alone), alone
+    three = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for error in found([{**three, "RANK": rank} for rank in "01"], 1.0):  # also who has come learns who has not
+        assert isinstance(error, TimeoutError) and error.ranks == (2,), error
+    error = found([{**three, "RANK": "1"}], 0.1)[0]
+    assert isinstance(error, TimeoutError) and error.ranks == (0,), error
     assert find_cluster({}, 1.0) == Cluster() and Cluster().size == 1
     config = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
     assert find_cluster({"TF_CONFIG": json.dumps(config)}, 1.0) == Cluster(1, ("a:1", "b:2"))
@@ -76,7 +83,7 @@ def listeners(port):
 
 
 def hostile_words():
-    chance = random.Random(5)
+    chance = make_chance()
     yield from (b'{"rank": 1, "address": "stranger:1"}\n', b"\xff\xfe\n", b"[" * 4000 + b"\n", b'{"rank":"\\ud800"}\n',
                 b"news of a stranger\n", b"\n", b"", b"\xff\xff\xff\xff")  # fmt: skip
     for _ in range(30):
@@ -97,6 +104,20 @@ def knock_with_everything(port):
     return [socket.create_connection(("127.0.0.1", port), 10) for _ in range(100)]
 
 
+def say_strange_fields(port):
+    """What a worker of another version may say, who knows the key."""
+    from isochron import door, job_key
+
+    key, chance = job_key.HostKey(f"rendezvous-{port}").find(), make_chance()
+    for _ in range(100):
+        hello = {"rank": random_json(chance), "address": "x:1", "more": random_json(chance)}
+        hello = scribbled(chance, hello) if chance.random() < 0.5 else hello
+        rank, address = (hello.get("rank"), hello.get("address")) if isinstance(hello, dict) else (None, None)
+        if (rank, type(rank)) != (1, int) or not isinstance(address, str):
+            with contextlib.suppress(OSError):
+                door.introduce(socket.create_connection(("127.0.0.1", port), 10), key, hello, time.monotonic() + 10.0)
+
+
 def rendezvous_strangers(folder):
     """Strangers at the rendezvous are neither heard nor do they end or delay it."""
     from ports import free_ports
@@ -110,6 +131,7 @@ def rendezvous_strangers(folder):
         time.sleep(0.01)
     assert listeners(port) == ["0100007F"], listeners(port)
     silent = knock_with_everything(port)
+    say_strange_fields(port)
     clusters += found([{**variables, "RANK": "1"}], 9.0)  # less than a stranger may take for its hello
     first.join()
     assert all(isinstance(cluster, Cluster) for cluster in clusters), clusters
@@ -119,6 +141,36 @@ def rendezvous_strangers(folder):
         stranger.close()
     elsewhere = found([{**variables, "RANK": "1", "MASTER_ADDR": "first.example"}], 1.0)[0]
     assert isinstance(elsewhere, ValueError) and str(elsewhere).startswith("ISOCHRON_JOB_KEY is not set"), elsewhere
+
+
+def pair_frames(folder):
+    """TensorFlow's servers ask nobody who he is: a frame is passed on as it is, or ends that connection with a name."""
+    from isochron.tensorflow import pair_links
+
+    class Pair(pair_links._Pair):
+        def _receive(self, size, number):
+            return np.frombuffer(frames.pop(0).ljust(size, b"y")[:size], np.uint8)
+
+        def _send(self, message, number):
+            pass
+
+    chance = make_chance()
+    for _ in range(100):
+        length = chance.choice([0, 1, 4092, 4093, 9000, 1 << 22, (1 << 22) + 1, 1 << 31, chance.randrange(1 << 32)])
+        said, lost = chance.randbytes(5000), []
+        frames = [length.to_bytes(4, "big") + said[:4092], *([said[4092:]] if length > 4092 else []), bytes(4)]
+        link = types.SimpleNamespace(lose=lambda *what, lost=lost: lost.append(what), fail=None)
+        ours, theirs = socket.socketpair()
+        pair = Pair(link, theirs, 3, (1, 2), None, 5.0)
+        passed_on = b""
+        while len(passed_on) < length <= 1 << 22:
+            passed_on += ours.recv(1 << 22)
+        pair.receiving.join(30)
+        assert lost == ([(3, f"a frame of {length} bytes; permitted: {1 << 22}")] if length > 1 << 22 else []), lost
+        assert passed_on[:5000] == said[: len(passed_on)] and len(passed_on) == (length if length <= 1 << 22 else 0)
+        ours.close()
+        pair.sending.join(30)
+        theirs.close()
 
 
 def roll_call_strangers(folder):
@@ -195,13 +247,15 @@ def reports(folder):
     assert len(evaluations) == 2 and 0 < evaluations[-1]["accuracy"] <= 1, evaluations
 
 
-def heartbeat_is_ours(folder):
+def time_outs_are_ours(folder):
     """The strategy takes the service as the job has configured it, by what is not a public interface."""
     from tensorflow.python.eager import context
 
     job = make_job()
-    milliseconds = context.context().coordination_service.heartbeat_timeout_in_ms
-    assert milliseconds == 1000 * heartbeat.seconds(parity.TIMEOUT) == 30_000, milliseconds
+    service = context.context().coordination_service
+    assert service.heartbeat_timeout_in_ms == 1000 * coordination.heartbeat_seconds(parity.TIMEOUT) == 30_000, service
+    assert service.cluster_register_timeout_in_ms == 1000 * parity.TIMEOUT, service
+    assert service.cluster_register_with_barrier, service
     job.close()
 
 
@@ -227,6 +281,6 @@ def async_unclosed(folder):
 
 CASES = {
     case.__name__: case
-    for case in (rendezvous, rendezvous_strangers, roll_call_strangers, examples_before, examples_after, no_torch,
-                 reports, heartbeat_is_ours, async_unclosed)  # fmt: skip
+    for case in (rendezvous, rendezvous_strangers, pair_frames, roll_call_strangers, examples_before, examples_after,
+                 no_torch, reports, time_outs_are_ours, async_unclosed)  # fmt: skip
 }

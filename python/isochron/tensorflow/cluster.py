@@ -7,18 +7,22 @@ port has a door (isochron.door). Its key is in the environment; on one host a fi
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from isochron import door, job_key
+from isochron.errors import TimeoutError
 from isochron.place import Place, find_place
 from isochron.served import reach
 
 _RETRY_SECONDS = 0.05
+_ANSWER_SECONDS = 5.0  # beyond the time-out of the first worker, which says who is missing
 _REMOTE = ["one host", "another"]
 
 
@@ -95,7 +99,7 @@ def _rendezvous(place: Place, key: bytes | None, timeout: float) -> Cluster:
         if place.rank == 0:
             addresses = _host_rendezvous(place, port, key, host_key, deadline)
         else:
-            addresses = _join(place, port, lambda: key or host_key.find(), deadline)
+            addresses = _join(place, port, lambda: key or host_key.find(), deadline, timeout + _ANSWER_SECONDS)
     return Cluster(place.rank, tuple(addresses))
 
 
@@ -123,12 +127,11 @@ class _Guests:
         with self._changed:
             return self._changed.wait_for(lambda: len(self._guests) == self._size - 1, left)
 
-    def answer(self, addresses: list[str]) -> None:
-        for rank, guest in self._guests.items():
-            try:
-                guest.answer({"addresses": addresses})
-            except OSError as error:
-                raise OSError(f"rank {rank} at {self.addresses[rank]} came and was lost: {error}") from error
+    def answer(self, message: dict[str, Any]) -> None:
+        """Who was lost meanwhile is missed by all when they register with TensorFlow."""
+        for guest in self._guests.values():
+            with contextlib.suppress(OSError):
+                guest.answer(message)
 
     def close(self) -> None:
         for guest in self._guests.values():
@@ -149,11 +152,12 @@ def _host_rendezvous(
     try:
         if not guests.await_all(deadline):
             missing = [rank for rank in range(1, place.size) if rank not in guests.addresses]
-            raise TimeoutError(f"ranks {missing} did not come to {place.address}:{place.port} in time")
+            guests.answer({"missing": missing})
+            raise _not_there(place, missing)
         entrance.close()
         addresses = {0: f"{place.address}:{port}", **guests.addresses}
         found = [addresses[rank] for rank in range(place.size)]
-        guests.answer(found)
+        guests.answer({"addresses": found})
         return found
     finally:
         entrance.close()
@@ -162,19 +166,29 @@ def _host_rendezvous(
             host_key.remove()
 
 
-def _join(place: Place, port: int, find_key: Callable[[], bytes | None], deadline: float) -> list[str]:
+def _join(
+    place: Place, port: int, find_key: Callable[[], bytes | None], deadline: float, patience: float
+) -> list[str]:
+    """Rank 0 has to be met until the deadline, and then has `patience` seconds to say who is there, or missing."""
     while True:
         left = deadline - time.monotonic()
         key = find_key()
         try:
             if key is not None:
                 link = socket.create_connection((place.address, place.port), timeout=max(0.01, left))
-                address = f"{link.getsockname()[0]}:{port}"
-                found = door.introduce(link, key, {"rank": place.rank, "address": address}, deadline)["addresses"]
+                hello = {"rank": place.rank, "address": f"{link.getsockname()[0]}:{port}"}
+                answer = door.introduce(link, key, hello, time.monotonic() + patience)
                 link.close()
-                return list(map(str, found))
+                break
         except OSError:
             pass
         if left <= 0:
-            raise TimeoutError(f"rank 0 did not answer at {place.address}:{place.port} in time")
+            raise TimeoutError(f"rank 0 did not answer at {place.address}:{place.port} in time", [0], [place.address])
         time.sleep(_RETRY_SECONDS)  # it is not listening yet, or has made another key meanwhile
+    if "missing" in answer:
+        raise _not_there(place, answer["missing"])
+    return list(map(str, answer["addresses"]))
+
+
+def _not_there(place: Place, missing: list[int]) -> TimeoutError:
+    return TimeoutError(f"ranks {missing} did not come to {place.address}:{place.port} in time", missing)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from isochron.tensorflow import heartbeat
+from isochron.tensorflow import coordination
 from isochron.tensorflow.cluster import Cluster
 
 # TensorFlow joins other processes once in the life of this one, so later jobs use the same connections.
@@ -44,8 +44,9 @@ class Collectives:
             return _joined[cluster]
         os.environ["TF_CONFIG"] = cluster.tf_config()
         try:
-            heartbeat.allow(cluster.size, self._options.timeout_seconds)
-            _joined[cluster] = tf.distribute.MultiWorkerMirroredStrategy(communication_options=self._options)
+            coordination.configure(cluster.size, self._options.timeout_seconds)
+            with coordination.naming_who_is_missing(cluster):
+                _joined[cluster] = tf.distribute.MultiWorkerMirroredStrategy(communication_options=self._options)
             return _joined[cluster]
         except RuntimeError as error:
             if "program startup" not in str(error):

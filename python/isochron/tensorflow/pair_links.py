@@ -104,7 +104,9 @@ class _Pair:
         while True:
             frame = self._receive(_FIRST, 0)
             (length,) = _HEAD.unpack(frame[: _HEAD.size].tobytes())
-            if length == 0 or length > _MOST:
+            if length > _MOST:
+                raise OSError(f"a frame of {length} bytes; permitted: {_MOST}")
+            if length == 0:
                 self._end.shutdown(socket.SHUT_WR)
                 return
             rest = _rest(length)

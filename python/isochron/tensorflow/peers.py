@@ -1,7 +1,7 @@
 """Says which worker was lost when an exchange fails.
 
 TensorFlow ends its collectives for good when a worker is gone: at once if the connection breaks, after a while if its
-coordination service misses it (heartbeat.py), after the job's time-out at the latest. Then the roll is called
+coordination service misses it (coordination.py), after the job's time-out at the latest. Then the roll is called
 (roll_call.py): who does not answer is lost; else who is at an earlier step kept the others waiting. Who finds out tells
 the others, so that all name the same one even if the finder has left by then. If nobody is lost or late, the error is
 the user's own, and stays as it is.

@@ -10,8 +10,10 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from isochron import job_key
 from isochron.errors import PeerLostError
 from isochron.place import Place, find_place
+from isochron.torch.sealed import SealedStore
 
 __all__ = ["Place", "default_backend", "find_place", "join_group"]
 
@@ -21,16 +23,21 @@ def default_backend(device: torch.device) -> str:
 
 
 @contextlib.contextmanager
-def naming_who_is_missing(store: dist.Store, rank: int, size: int) -> Iterator[None]:
+def naming_who_is_missing(store: dist.Store, rank: int, size: int, timeout: float) -> Iterator[None]:
     """Where workers connect for the first time: turns torch's error into one that names who did not come."""
-    store.set(f"came/{rank}", "here")
+    came = SealedStore(store, job_key.mixed("who came"), timeout)
+    came.set(str(rank), "here")
     try:
         yield
     except RuntimeError as error:
-        missing = [other for other in range(size) if not store.check([f"came/{other}"])]
+        missing: list[int] = []
+        with contextlib.suppress(RuntimeError):  # it may have ended with the worker that kept it
+            missing = [other for other in range(size) if came.get(str(other)) is None]
         message = f"rank {', '.join(map(str, missing))} did not come" if missing else "a worker was lost"
         reason = str(error).splitlines()[0]
         raise PeerLostError(f"making the job of {size} workers: {message} ({reason})", missing) from error
+    finally:
+        came.close()
 
 
 def join_group(place: Place, backend: str, timeout: timedelta) -> None:
@@ -46,7 +53,7 @@ def join_group(place: Place, backend: str, timeout: timedelta) -> None:
         store, rank, size = next(iter(dist.rendezvous("env://", place.rank, place.size, timeout=timeout)))
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         fresh = dist.PrefixStore(f"isochron/attempt/{attempt}/{size}", store)
-        with naming_who_is_missing(fresh, rank, size):
+        with naming_who_is_missing(fresh, rank, size, timeout.total_seconds()):
             dist.init_process_group(backend, store=fresh, rank=rank, world_size=size, timeout=timeout)
         return
     dist.init_process_group(

@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 
 POLL_SECONDS = 0.2
+CLOSING_SECONDS = 5.0  # for the thread, which may wait for the store or for NCCL
 
 
 class Watch:
@@ -48,7 +49,7 @@ class Watch:
     def close(self) -> None:
         atexit.unregister(self.close)
         self._ended.set()
-        self._thread.join()
+        self._thread.join(CLOSING_SECONDS)
 
     def _run(self) -> None:
         while not self._ended.wait(POLL_SECONDS):

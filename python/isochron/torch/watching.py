@@ -6,13 +6,13 @@ wait for it, and how many times as fast the job would be with shares that fit it
 
 Some steps are timed, as a job times its own: to a worker's last gradient, less what it waits for others. Hooks on the
 model and the optimizer do it, and are gone afterwards. Workers tell each other what they have seen by the store of
-their process group, and the first one writes a run log and the sentence.
+their process group, and the first one writes a run log and the sentence. Whatever becomes of that store, or stands in
+it, the loop goes on.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import json
 import logging
@@ -22,7 +22,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +30,22 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from isochron import job_key
 from isochron.log_files import trouble_of_writing
 from isochron.torch import cluster, collectives, probe
 from isochron.torch.forecast import Forecast, draw
 from isochron.torch.options import JobOptions
 from isochron.torch.parallel import is_fsdp, is_fsdp1, time_fsdp
 from isochron.torch.probe import Forward
+from isochron.torch.sealed import SealedStore
 from isochron.torch.stopwatch import Stopwatch, Waits
 from isochron.watch import FEWEST, LOG, STEPS
 
 log = logging.getLogger("isochron")
 
 WARM_UP = 3  # steps that are not counted: the first ones allocate, compile and order DDP's buckets
-PATIENCE = timedelta(seconds=20)  # for the others, when the process ends
+PATIENCE = 20.0  # seconds: for the others, when the process ends
+STORE_SECONDS = 5.0  # for an answer of the store, once
 
 _watchers = 0
 
@@ -101,13 +103,14 @@ class Watch:
         self._forward: Forward | None = None
         self._fixed: float | None = None
         self._probing = False
-        self._published = False
+        self._published = self._over = False
+        self._told: dict[int, str] = {}  # by rank
         self._rank, self._size = 0, 1
-        self._store: dist.Store | None = None
+        self._store: SealedStore | None = None
         if dist.is_available() and dist.is_initialized():  # kept: the loop may have ended its group when we need it
             self._rank, self._size = dist.get_rank(), dist.get_world_size()
             store = dist.distributed_c10d._get_default_store()
-            self._store = dist.PrefixStore(f"isochron/watch/{self._number}", store)
+            self._store = SealedStore(store, job_key.mixed(f"watch {self._number}"), STORE_SECONDS)
         self._undo: list[Callable[[], None]] = []
         self._hook_up(_inner(optimizer))
         atexit.register(self.close)
@@ -171,7 +174,7 @@ class Watch:
 
     def _end_step(self, *unused: Any) -> None:
         if self._published:
-            self._conclude(timedelta(0))  # whoever took part in this step has said what it saw
+            self._conclude(0.0)  # whoever took part in this step has said what it saw
             return
         self._seen += 1
         if self._seen > WARM_UP:
@@ -222,31 +225,41 @@ class Watch:
             "fixed": self._fixed,
             "readings": self._readings,
         }
-        self._said = json.dumps(said)
-        if self._store is not None and self._rank > 0:
-            self._store.set(str(self._rank), self._said)
-        if self._rank > 0 or self._size == 1:
-            self._finish()
+        self._told[self._rank] = json.dumps(said)
         if self._rank == 0:
-            self._conclude(timedelta(0))
-
-    def _conclude(self, patience: timedelta) -> None:
-        """On the first worker, as soon as all others have said what they saw."""
-        if self._rank > 0 or self.sentence:
+            self._conclude(0.0)
             return
-        others = [str(rank) for rank in range(1, self._size)]
         try:
-            if others and self._store is not None:
-                if patience:
-                    self._store.wait(others, patience)
-                elif not self._store.check(others):
-                    return
-            told = [self._said, *(self._store.get(one).decode() for one in others if self._store is not None)]
+            if self._store is not None:
+                self._store.set(str(self._rank), self._told[self._rank])
         except RuntimeError as error:
-            log.warning("what the others saw is not known (%s)", str(error).splitlines()[0])
-            return
+            log.warning("the first worker does not hear what this one saw (%s)", str(error).splitlines()[0])
         self._finish()
-        self._tell([json.loads(one) for one in told])
+
+    def _conclude(self, patience: float) -> None:
+        """On the first worker, as soon as all others have said what they saw."""
+        if self._rank > 0 or self._over:
+            return
+        try:
+            if not self._hear(patience):
+                return
+            self._finish()
+            self._tell([json.loads(self._told[rank]) for rank in range(self._size)])
+        except Exception as error:  # without a key of the job others may write there whatever they like
+            log.warning("what the others saw is not known (%s: %s)", type(error).__name__, *str(error).splitlines()[:1])
+            self._finish()
+
+    def _hear(self, patience: float) -> bool:
+        """Whether all have said what they saw."""
+        deadline = time.monotonic() + patience
+        for rank in range(1, self._size):
+            if rank not in self._told and self._store is not None:
+                left = deadline - time.monotonic()
+                said = self._store.wait(str(rank), left) if patience else self._store.get(str(rank))
+                if said is None:
+                    return False
+                self._told[rank] = said
+        return True
 
     def _tell(self, told: list[dict[str, Any]]) -> None:
         forecast = Forecast(told)
@@ -256,19 +269,19 @@ class Watch:
         print(f"isochron: {self.sentence}", file=sys.stderr, flush=True)
 
     def _finish(self) -> None:
+        self._over = True
         self._unhook()
-        if self._rank > 0 or self._size == 1:
-            atexit.unregister(self.close)
+        atexit.unregister(self.close)
+        if self._store is not None:
+            self._store.close()
 
     def close(self) -> None:
         """Ends the watch with what was seen until now; it is called by itself when the process ends."""
-        atexit.unregister(self.close)
-        with contextlib.suppress(RuntimeError):  # the store may be gone
-            if not self._published and sum(one is not None for one in self._readings) >= FEWEST:
-                self._publish()
-            if self._published:
-                self._conclude(PATIENCE)
-        self._unhook()
+        if not self._published and sum(one is not None for one in self._readings) >= FEWEST:
+            self._publish()
+        if self._published:
+            self._conclude(PATIENCE)
+        self._finish()
 
 
 def _inner(optimizer: Any) -> torch.optim.Optimizer:

@@ -160,7 +160,7 @@ class World:
         ranks = list(range(size))
         everybody: list[Any] = [None] * size
         store = dist.PrefixStore(f"isochron/{_jobs}", dist.distributed_c10d._get_default_store())
-        with naming_who_is_missing(store, self.me.rank, size):
+        with naming_who_is_missing(store, self.me.rank, size, self._timeout):
             self.control = self._new_group("gloo", ranks, 0)
             dist.all_gather_object(everybody, (self.me, job_key.make(), _gpu(self._device)), group=self.control)
             gpus = [gpu for _, _, gpu in everybody]
