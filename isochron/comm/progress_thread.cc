@@ -29,9 +29,6 @@ constexpr auto kGaveUp = std::numeric_limits<std::int64_t>::max();
 // After a revocation requests ended within 18 ms wherever it was measured.
 constexpr auto kDrainPatience = 1000ms;
 
-// For a worker that is alone to end by itself, once this thread is stuck.
-constexpr auto kTimeToSave = std::chrono::milliseconds(60s);
-
 // Between two turns of the thread, in which it may ask a silent peer twice and wait as long as for an operation.
 std::chrono::milliseconds limit_with(std::chrono::milliseconds timeout) {
   return 2 * timeout + 15s;

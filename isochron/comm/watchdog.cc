@@ -4,9 +4,11 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <future>
 #include <iostream>
 #include <list>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -54,6 +56,14 @@ class Watchdog {
     const std::lock_guard lock(mutex_);
     threads_.remove(thread);
   }
+  void add(LastWords* words) {
+    const std::lock_guard lock(mutex_);
+    words_.push_back(words);
+  }
+  void remove(LastWords* words) {
+    const std::lock_guard lock(mutex_);
+    words_.remove(words);
+  }
 
  private:
   Watchdog() {
@@ -74,9 +84,15 @@ class Watchdog {
       const auto stuck = std::ranges::find_if(threads_, [](WatchedThread* thread) { return is_stuck(*thread); });
       if (stuck != threads_.end()) {
         show(**stuck);
-        const std::chrono::milliseconds farewell = (*stuck)->farewell_;
-        lock.unlock();  // others may still come and go
-        leave(farewell);
+        if (const std::chrono::milliseconds farewell = (*stuck)->farewell_; farewell > 0ms) {
+          lock.unlock();  // others may still come and go
+          kill(getpid(), SIGTERM);
+          std::this_thread::sleep_for(farewell);
+        } else {
+          say_last_words();
+        }
+        raise(SIGKILL);
+        std::abort();
       }
     }
   }
@@ -97,18 +113,35 @@ class Watchdog {
     }
   }
 
-  [[noreturn]] static void leave(std::chrono::milliseconds farewell) {
-    if (farewell > 0ms) {
-      kill(getpid(), SIGTERM);
-      std::this_thread::sleep_for(farewell);
+  // Under the lock, so that none of them goes.
+  void say_last_words() const {
+    for (const LastWords* const words : words_) {
+      try {
+        std::packaged_task<void()> saying(words->say_);
+        const std::future<void> said = saying.get_future();
+        std::thread(std::move(saying)).detach();
+        // In ticks, since only time counts in which this process runs.
+        for (auto waited = 0ms; waited < words->time_ && said.wait_for(kTick) != std::future_status::ready;) {
+          waited += kTick;
+        }
+      } catch (const std::system_error& error) {  // there is no thread to be had
+        std::cerr << std::string("isochron: nothing is done before this worker leaves: ") + error.what() + "\n";
+      }
     }
-    raise(SIGKILL);
-    std::abort();
   }
 
   std::mutex mutex_;
   std::list<WatchedThread*> threads_;
+  std::list<LastWords*> words_;
 };
+
+LastWords::LastWords(std::function<void()> say, std::chrono::milliseconds time) : say_(std::move(say)), time_(time) {
+  Watchdog::instance().add(this);
+}
+
+LastWords::~LastWords() {
+  Watchdog::instance().remove(this);
+}
 
 WatchedThread::WatchedThread(std::string task, std::chrono::milliseconds limit, std::chrono::milliseconds farewell)
     : task_(std::move(task)), farewell_(farewell), limit_(limit) {

@@ -4,6 +4,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <functional>
+#include <iostream>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -69,6 +72,32 @@ TEST(WatchdogTest, LetsAProcessEndByItselfThatMay) {
   });
   EXPECT_TRUE(WIFSIGNALED(killed) && WTERMSIG(killed) == SIGKILL) << "it did not end in its time";
   testing::internal::GetCapturedStderr();
+}
+
+// Whoever may wait for the stuck thread cannot save; a thread of its own can. While it does, nobody lets go of what is
+// saved.
+TEST(WatchdogTest, CallsTheLastWordsBeforeItKillsAndDoesNotWaitForThemForEver) {
+  testing::internal::CaptureStderr();
+  const int status = status_of([] {
+    auto first = std::make_unique<LastWords>([] {
+      std::this_thread::sleep_for(500ms);
+      std::cerr << "the first ones\n";
+    });
+    const LastWords endless([] { std::this_thread::sleep_for(1h); }, 500ms);
+    const LastWords failing([] { throw std::runtime_error("no room"); });
+    const LastWords last([] { std::cerr << "the last ones\n"; });
+    (void)std::make_unique<LastWords>([] { std::cerr << "of a job that is over\n"; });
+    const WatchedThread watched("a thread that waits", 500ms);
+    std::this_thread::sleep_for(900ms);
+    first.reset();
+    std::cerr << "it went on\n";
+    std::this_thread::sleep_for(20s);
+  });
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  EXPECT_NE(said.find("the first ones\nthe last ones\n"), std::string::npos) << said;
+  EXPECT_EQ(said.find("of a job that is over"), std::string::npos) << said;
+  EXPECT_EQ(said.find("it went on"), std::string::npos) << said;
 }
 
 TEST(WatchdogTest, LeavesAThreadAloneThatMakesProgressOrIsDone) {
