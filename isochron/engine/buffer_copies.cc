@@ -1,5 +1,7 @@
 #include "isochron/engine/buffer_copies.h"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -39,6 +41,12 @@ void BufferCopies::restore() {
       buffer.version = static_cast<std::int64_t>(buffer.tensor._version());
     }
   }
+}
+
+at::Tensor BufferCopies::before(const at::Tensor& tensor) const {
+  const auto found =
+      std::ranges::find_if(buffers_, [&](const Buffer& buffer) { return buffer.tensor.is_same(tensor); });
+  return found == buffers_.end() ? tensor : found->copy;
 }
 
 }  // namespace isochron

@@ -16,6 +16,8 @@ class BufferCopies {
   // What they are now is what restore() gives back.
   void take();
   void restore();
+  // The copy of that one; of a tensor that is none of these, the tensor itself.
+  at::Tensor before(const at::Tensor& tensor) const;
 
  private:
   struct Buffer {

@@ -179,6 +179,10 @@ std::optional<fs::path> latest_checkpoint(const fs::path& folder, const std::fun
   return std::nullopt;
 }
 
+bool has_checkpoint_from(const fs::path& folder, std::int64_t step) {
+  return std::ranges::any_of(checkpoints_of(folder), [&](const fs::path& path) { return step_of(path) >= step; });
+}
+
 void remove_old_checkpoints(const fs::path& folder, std::int64_t keep) {
   const std::vector<fs::path> paths = checkpoints_of(folder);
   for (auto i = static_cast<std::size_t>(std::max<std::int64_t>(keep, 0)); i < paths.size(); ++i) {

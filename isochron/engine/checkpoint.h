@@ -49,6 +49,9 @@ std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::
 std::optional<std::filesystem::path> latest_checkpoint(
     const std::filesystem::path& folder, const std::function<void(const std::string&)>& warn = {});
 
+// Whether a folder has a checkpoint of that step or a later one, by their names.
+bool has_checkpoint_from(const std::filesystem::path& folder, std::int64_t step);
+
 // Removes all but the newest `keep` checkpoints of a folder, and what a writer that was killed has left behind.
 void remove_old_checkpoints(const std::filesystem::path& folder, std::int64_t keep);
 

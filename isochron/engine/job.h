@@ -95,6 +95,9 @@ struct JobOptions : JobSettings {
   std::function<bool(const Peer&)> fence;
   // Asked by the first worker after every step.
   std::function<std::optional<JoinRequest>()> join_requests;
+  // Where a worker saves the state before the step under way, before it is killed since a call of MPI never returns: in
+  // step only, while it waits for others within forward or backward. Empty: nowhere.
+  std::filesystem::path rescue_folder;
   // Each is told on every worker.
   std::function<void(const StepRecord&)> on_step;      // every finished step
   std::function<void(const UpdateRecord&)> on_update;  // asynchronous modes: every worker's updates

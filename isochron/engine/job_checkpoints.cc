@@ -28,6 +28,14 @@ void JobCheckpoints::save(const std::filesystem::path& path) {
   last_ = path;
 }
 
+bool JobCheckpoints::save_before_step(const std::filesystem::path& folder, std::int64_t step) const {
+  if (has_checkpoint_from(folder, step)) {
+    return false;
+  }
+  write_checkpoint(checkpoint_path(folder, step), model_.pack_before_step(datasets_.state_before_step()));
+  return true;
+}
+
 State JobCheckpoints::read(const std::filesystem::path& path) {
   const Checkpoint checkpoint = read_everywhere(path, membership_.group());
   State rest = model_.unpack(checkpoint, path.string());

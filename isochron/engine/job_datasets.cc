@@ -179,12 +179,7 @@ void JobDatasets::close() {
   }
 }
 
-State JobDatasets::state() {
-  const std::size_t present = selected_;
-  if (!data_.empty()) {
-    select(0);
-  }
-  State state = replica_.state();
+void JobDatasets::add_places(State& state) const {
   std::map<std::size_t, State> places = saved_places_;
   for (std::size_t number = 1; number < data_.size(); ++number) {
     if (data_[number].place) {
@@ -194,10 +189,28 @@ State JobDatasets::state() {
   for (const auto& [number, place] : places) {
     state.put(std::string(kPlaces) + '.' + std::to_string(number), place);
   }
+}
+
+State JobDatasets::state() {
+  const std::size_t present = selected_;
+  if (!data_.empty()) {
+    select(0);
+  }
+  State state = replica_.state();
+  add_places(state);
   if (present > 0) {
     state.numbers.emplace(kPresent, std::vector<double>{static_cast<double>(present)});
     select(present);
   }
+  return state;
+}
+
+State JobDatasets::state_before_step() const {
+  if (selected_ > 0) {
+    throw Error("the job trains on another dataset than its first one");
+  }
+  State state = replica_.state_before_step();
+  add_places(state);
   return state;
 }
 

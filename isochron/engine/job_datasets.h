@@ -45,6 +45,9 @@ class JobDatasets {
 
   // The replica's state at the place of the first dataset, and where the others are; between two steps.
   State state();
+  // The same as it was before the step under way; only reads. Throws isochron::Error if it is not the first dataset's
+  // turn.
+  State state_before_step() const;
   // In a new run, before or after the datasets are known.
   void restore(const State& saved);
   // Throws isochron::Error if the state was saved on another dataset than the present one.
@@ -53,6 +56,8 @@ class JobDatasets {
  private:
   void check(const data::Dataset& dataset, const LoaderOptions& loader) const;
   void open_first();
+  // To the replica's state at the place of the first dataset.
+  void add_places(State& state) const;
   std::unique_ptr<BatchSource> make_source(const Data& data) const;
   // Brings the replica to the first dataset, lets `change` change it, takes the places of the others from `saved`, and
   // goes back to the present one.

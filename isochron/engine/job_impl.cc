@@ -70,6 +70,9 @@ Job::Impl::Impl(JobOptions options, std::unique_ptr<Admission> admission)
       in_chunks_(isochron::sum(membership_.group(), {options_.micro_batch > 0 ? 1.0 : 0.0}).front() > 0) {
   membership_.group()->barrier()->wait();
   clock_.start();
+  if (!options_.rescue_folder.empty()) {
+    last_words_.emplace([this] { rescue(); });
+  }
 }
 
 JobStatus Job::Impl::status() const {
@@ -246,6 +249,22 @@ void Job::Impl::roll_back(const std::string& reason) {
   const std::vector<EventRecord> events = checkpoints_.roll_back(reason, clock_.now());
   steps_->begin_loop();
   tell_events(options_, events);
+}
+
+// All workers hold the same state, so that of any one is the job's.
+void Job::Impl::rescue() {
+  std::string said = "nothing is saved before this worker leaves: it does not wait within a step for others";
+  try {
+    steps_->while_waiting([&] {
+      const std::string step = std::to_string(replica_.step());
+      said = checkpoints_.save_before_step(options_.rescue_folder, replica_.step())
+                 ? "this worker has saved the state before step " + step + ", and leaves"
+                 : "nothing is saved before this worker leaves: there is a checkpoint of step " + step + " or later";
+    });
+  } catch (const std::exception& error) {
+    said = std::string("nothing is saved before this worker leaves: ") + error.what();
+  }
+  warn(options_, said);
 }
 
 void Job::Impl::finish_step() {

@@ -8,10 +8,12 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "isochron/comm/watchdog.h"
 #include "isochron/core/replica/replica.h"
 #include "isochron/engine/job.h"
 #include "isochron/engine/job_checkpoints.h"
@@ -68,6 +70,8 @@ class Job::Impl final : public Job::Driver {
   bool follow(const StepVerdict& verdict);
   void roll_back(const std::string& reason);
   void note(const StepOutcome& outcome);
+  // On another thread.
+  void rescue();
 
   const JobOptions options_;
   Patience patience_;
@@ -79,7 +83,8 @@ class Job::Impl final : public Job::Driver {
   const std::unique_ptr<Steps> steps_;
   Recovery recovery_;
   JobCheckpoints checkpoints_;
-  const bool in_chunks_;  // some worker computes its batch in chunks from the start
+  const bool in_chunks_;                 // some worker computes its batch in chunks from the start
+  std::optional<LastWords> last_words_;  // none without a folder
 };
 
 }  // namespace isochron

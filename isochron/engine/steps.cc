@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/utils.h>
 
@@ -20,6 +21,7 @@ Steps::Steps(
     TrainedModel& model,
     StepClock& clock)
     : options_(options), replica_(replica), datasets_(datasets), membership_(membership), model_(model), clock_(clock) {
+  model_.tell_waits([this](bool waiting) { note_waiting(waiting); });
   if (options_.handle_signals) {
     signals_.emplace();
   }
@@ -39,6 +41,7 @@ std::optional<Batch> Steps::begin() {
   stage_ = Stage::kComputing;
   by_function_ = false;
   by_value_ = false;
+  passed_ = false;
   loss_ = 0.0;
   finite_ = true;
   waits_ = {};
@@ -167,17 +170,34 @@ StepVerdict Steps::backward(const Batch& batch, const Job::LossOf& loss_of, cons
 
 void Steps::reduce(
     const at::Tensor& loss, double weight, const BackwardPass& pass, const std::function<double()>& mean_loss) {
-  const BackwardResult result = model_.backward(loss, weight, [&] {
-    measure(mean_loss());
-    if (pass.is_last()) {
-      exchange_.emplace(membership_.group(), report());
-    }
-  });
+  const BackwardResult result = [&] {
+    const auto over = c10::make_scope_exit([this] { note_waiting(false); });
+    return model_.backward(loss, weight, [&] {
+      measure(mean_loss());
+      if (pass.is_last()) {
+        exchange_.emplace(membership_.group(), report());
+      }
+      note_waiting(true);
+    });
+  }();
   if (pass.is_last()) {
     replica_.measure_gradient(result.local_square, result.global_square);
   }
   finished_ = clock_.since_start(result.finished);
   last_wait_ = result.finished - result.last_gradient;
+}
+
+void Steps::note_waiting(bool waiting) {
+  const std::lock_guard lock(waiting_mutex_);
+  waiting_ = waiting && stage_ == Stage::kComputing && !passed_;
+}
+
+bool Steps::while_waiting(const std::function<void()>& read) {
+  const std::lock_guard lock(waiting_mutex_);
+  if (waiting_) {
+    read();
+  }
+  return waiting_;
 }
 
 // At the last local gradient of a pass.
@@ -209,6 +229,7 @@ void Steps::say_rest(StepReport& measured) const {
 StepVerdict Steps::judge(const BackwardPass& pass) {
   if (options_.on_nonfinite == OnNonFinite::kIgnore || model_.gradient_is_finite()) {
     stage_ = pass.is_last() ? Stage::kTaken : Stage::kPassed;
+    passed_ = true;
     return {};
   }
   if (!pass.is_last()) {

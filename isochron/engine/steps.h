@@ -4,7 +4,7 @@
 // A step is begin(), backward(), the optimizer's own step, finish(); of backward() and optimizers' steps there may be
 // several. If the verdict of backward() is other than to take the step, one of redo(), leave_out() and undo()
 // ends it in place of finish(); what the loop still does with its batch then has no effect. What any of them throws
-// leaves the step as it is, for undo(). Not thread-safe.
+// leaves the step as it is, for undo(). Not thread-safe, but for while_waiting().
 //
 // Reports go round at the last local gradient of the last pass. Where nobody says which pass is the last, that is known
 // when the loop goes on, so they leave then. Waiting in the exchanges of earlier passes is taken out of the clock.
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -84,6 +85,11 @@ class Steps {
   // All workers are to stop after the step under way.
   void stop() { stop_wanted_ = true; }
 
+  // False unless this worker waits within forward or backward, for gradients of others or those of a BatchNorm, and no
+  // optimizer has taken its step: then `read` is called, and the step does not go on before it returns. For another
+  // thread: the state before the step may be read, but no gradient.
+  bool while_waiting(const std::function<void()>& read);
+
  protected:
   enum class Stage : std::uint8_t {
     kNone,
@@ -124,6 +130,7 @@ class Steps {
   std::int64_t my_batch() const { return replica_.plan_under_way().mine.size(); }
   void reduce(
       const at::Tensor& loss, double weight, const BackwardPass& pass, const std::function<double()>& mean_loss);
+  void note_waiting(bool waiting);
   void measure(double loss);
   StepReport report();
   StepVerdict judge(const BackwardPass& pass);
@@ -134,7 +141,11 @@ class Steps {
 
   std::int64_t loop_epoch_ = 0;
 
+  std::mutex waiting_mutex_;
+  bool waiting_ = false;  // guarded
+
   // The step under way.
+  bool passed_ = false;                     // optimizers may have taken steps of passes before this one
   double weight_ = 0.0;                     // of this worker's mean loss
   double items_ = 0.0;                      // what that is the mean over: samples, or tokens
   StepReport measured_;                     // at the last local gradient so far

@@ -18,6 +18,7 @@
 #include <ATen/ops/batch_norm_native.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -39,7 +40,11 @@ class BatchNormExchange : public torch::CustomClassHolder {
  public:
   using Waits = SyncBatchNorm::Waits;
 
-  explicit BatchNormExchange(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)) {}
+  BatchNormExchange(c10::intrusive_ptr<c10d::Backend> backend, SyncBatchNorm::OnWait on_wait)
+      : backend_(std::move(backend)), on_wait_(std::move(on_wait)) {}
+
+  // Who listens is gone.
+  void stop_telling() { on_wait_ = {}; }
 
   int workers() const { return backend_->getSize(); }
   bool is_from_gpu_to_gpu() const { return uses_nccl(*backend_); }
@@ -103,7 +108,10 @@ class BatchNormExchange : public torch::CustomClassHolder {
     const auto start = Clock::now();
     try {
       if (device.is_cpu()) {
-        collective()->wait();
+        const auto work = collective();
+        tell(true);
+        const auto over = c10::make_scope_exit([this] { tell(false); });
+        work->wait();
         time_ += (Clock::now() - start).count();
       } else {
         queue(device, collective);
@@ -114,6 +122,12 @@ class BatchNormExchange : public torch::CustomClassHolder {
     }
     ++count_;
     return !failed_;
+  }
+
+  void tell(bool waiting) const {
+    if (on_wait_) {
+      on_wait_(waiting);
+    }
   }
 
   template <typename Collective>
@@ -132,6 +146,7 @@ class BatchNormExchange : public torch::CustomClassHolder {
   }
 
   const c10::intrusive_ptr<c10d::Backend> backend_;
+  SyncBatchNorm::OnWait on_wait_;
   std::atomic<Clock::rep> time_ = 0;  // that the host waited
   std::atomic<std::int64_t> count_ = 0;
   std::mutex mutex_;
@@ -479,11 +494,13 @@ void take_over_batch_norm() {
 
 }  // namespace
 
-SyncBatchNorm::SyncBatchNorm(const c10::intrusive_ptr<c10d::ProcessGroup>& group)
-    : exchange_(c10::make_intrusive<BatchNormExchange>(group->getBackend(c10::DeviceType::CPU))) {
+SyncBatchNorm::SyncBatchNorm(const c10::intrusive_ptr<c10d::ProcessGroup>& group, OnWait on_wait)
+    : exchange_(c10::make_intrusive<BatchNormExchange>(group->getBackend(c10::DeviceType::CPU), std::move(on_wait))) {
   take_over_batch_norm();
 }
-SyncBatchNorm::~SyncBatchNorm() = default;
+SyncBatchNorm::~SyncBatchNorm() {
+  exchange_->stop_telling();
+}
 
 SyncBatchNorm::Scope::Scope(const SyncBatchNorm& owner, bool counts, bool all_count)
     : outer_(active),

@@ -18,6 +18,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 
 #include <c10/util/intrusive_ptr.h>
 
@@ -32,7 +34,9 @@ class BatchNormExchange;
 // One per job; its scopes may be on any thread.
 class SyncBatchNorm {
  public:
-  explicit SyncBatchNorm(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
+  // Around every exchange for which the thread itself waits: true before, false after.
+  using OnWait = std::function<void(bool waiting)>;
+  explicit SyncBatchNorm(const c10::intrusive_ptr<c10d::ProcessGroup>& group, OnWait on_wait = {});
   SyncBatchNorm(const SyncBatchNorm&) = delete;
   SyncBatchNorm& operator=(const SyncBatchNorm&) = delete;
   ~SyncBatchNorm();

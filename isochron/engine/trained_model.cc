@@ -135,7 +135,7 @@ void TrainedModel::prepare(const Models& models, const Optimizers& optimizers, c
 // With several optimizers it is not known yet what the passes will be for.
 void TrainedModel::build(const Group& group) {
   group_ = group;
-  norms_.emplace(group);
+  norms_.emplace(group, on_wait_);
   if (feedback_) {
     feedback_->follow(group->getSize());
   }
@@ -296,6 +296,14 @@ void TrainedModel::undo() {
 
 Checkpoint TrainedModel::pack(const State& rest) const {
   return pack_job(rest, models_, optimizers_);
+}
+
+Checkpoint TrainedModel::pack_before_step(const State& rest) const {
+  Checkpoint checkpoint = pack(rest);
+  for (auto& [name, tensor] : checkpoint.tensors) {
+    tensor = buffers_->before(tensor);
+  }
+  return checkpoint;
 }
 
 State TrainedModel::unpack(const Checkpoint& checkpoint, const std::string& name) {

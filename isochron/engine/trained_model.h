@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isochron/core/state.h"
@@ -42,6 +43,8 @@ class TrainedModel {
   // BatchNorm's statistics are those of one forward pass, so chunks of a batch would each have their own.
   bool can_be_chunked() const { return statistics_.empty(); }
   virtual void close();
+  // Around waits for others within forward and backward, on the thread that waits; before prepare().
+  void tell_waits(SyncBatchNorm::OnWait on_wait) { on_wait_ = std::move(on_wait); }
 
   // Lets go of everything that is built on the group, in any state.
   void leave_group();
@@ -73,6 +76,9 @@ class TrainedModel {
 
   // Together with the rest of the job's state, which travels along as it is.
   virtual Checkpoint pack(const State& rest) const;
+  // The same as all was when the step began: as long as no optimizer has taken its own step. It only reads, and no
+  // gradient, so that backward() may be under way in another thread.
+  Checkpoint pack_before_step(const State& rest) const;
   // Fills models and optimizers and returns the rest. `name` is what errors call the checkpoint.
   virtual State unpack(const Checkpoint& checkpoint, const std::string& name);
   // What compression owes, for a checkpoint that becomes a file (one that goes to another worker is without); nothing
@@ -106,6 +112,7 @@ class TrainedModel {
   std::vector<LearningRate> rates_;
   std::vector<OptimizerCopies> copies_;
   std::optional<BufferCopies> buffers_;
+  SyncBatchNorm::OnWait on_wait_;
   std::shared_ptr<ErrorFeedback> feedback_;  // null: gradients do not travel as int8
   // On the group.
   std::optional<SyncBatchNorm> norms_;

@@ -131,6 +131,7 @@ double median_of(const Measure& measure) {
 Options ready(Options options) {
   options.validate();
   options.job.device = choose_device(options.device);
+  options.job.rescue_folder = options.checkpoints;
   if (options.memory_limit > 0) {
     // An allocation above it fails, which the job can deal with; a control group's limit would kill the process.
     const auto bytes = static_cast<rlim_t>(options.memory_limit);

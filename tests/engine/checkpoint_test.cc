@@ -166,6 +166,15 @@ TEST_F(CheckpointTest, FindsTheNewestWholeOneAndSaysWhatItPassedOver) {
           HasSubstr("step-1000000000.ckpt: part 'step' is damaged")));
 }
 
+TEST_F(CheckpointTest, SaysWhetherThereIsOneOfAStepOrLater) {
+  EXPECT_FALSE(has_checkpoint_from(folder_ / "none", 0));
+  EXPECT_FALSE(has_checkpoint_from(folder_, 0));
+  write_steps({9, 1'000'000'000});
+  std::ofstream(folder_ / "step-x.ckpt") << "none of them";
+  EXPECT_TRUE(has_checkpoint_from(folder_, 1'000'000'000));
+  EXPECT_FALSE(has_checkpoint_from(folder_, 1'000'000'001));
+}
+
 TEST_F(CheckpointTest, RemovesAllButTheNewest) {
   write_steps({1, 20, 3, 1'000'000'000});
   std::ofstream(folder_ / "notes.txt") << "mine";

@@ -271,6 +271,17 @@ TEST(ReplicaTest, AStopRequestAndANewcomerReachEverybody) {
   EXPECT_TRUE(job[0].stopping());
 }
 
+TEST(ReplicaTest, TheStateBeforeAStepIsThereWhileItIsUnderWay) {
+  TestJob job(uniform(4), {{}, {}}, 12);
+  (void)job.step();
+  const State before = job[0].state();
+  (void)job[0].plan();
+  EXPECT_EQ(job[0].state_before_step(), before);
+  (void)job[0].report({.seconds = 1.0, .loss = 2.0});
+  job[0].measure_gradient(1.0, 2.0);
+  EXPECT_EQ(job[0].state_before_step(), before);
+}
+
 TEST(ReplicaTest, AnEpochThatLosesASampleIsFoundOut) {
   // Proves that the check at the end of an epoch can fail: the place is moved back without the ledger.
   TestJob job(uniform(4), {{}}, 8);

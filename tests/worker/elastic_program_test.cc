@@ -14,6 +14,7 @@
 #include "isochron/core/error.h"
 #include "isochron/emulate/network.h"
 #include "isochron/emulate/owner.h"
+#include "isochron/engine/checkpoint.h"
 #include "isochron/io/run_log_reader.h"
 
 namespace isochron::worker {
@@ -42,13 +43,17 @@ class ElasticProgramTest : public ShellTest {
         // The process that comes in the place of worker $1, whose process was $2, or the first one there.
         "next() { until p=$(pid $1 2>/dev/null) && [ -n \"$p\" ] && [ \"$p\" != \"$2\" ]; do sleep 0.01; done; echo "
         "$p; };"
-        "said() { until grep -q \"$1\" $2; do sleep 0.05; done; };";
+        "said() { until grep -q \"$1\" $2; do sleep 0.05; done; };"
+        "hold() { python3 '" ISOCHRON_SOURCE_DIR "/tests/worker/hold_thread.py' isochron-mpi $*; echo $? >held; };";
     std::ofstream(folder_ / "script") << wait_for_steps << "export TMPDIR=$PWD OMP_NUM_THREADS=1\n"
                                       << "timeout -s KILL 240 '" ISOCHRON_PROGRAM "' " << command << " & job=$!\n"
                                       << "launcher() { pgrep -P $job; };\n"
                                       << meanwhile << "\nwait $job\n";
     return shell("timeout -s KILL 300 bash script");
   }
+
+  // The system forbids it.
+  [[nodiscard]] bool may_not_hold() const { return content(folder_ / "held") == "77\n"; }
 
   void expect_proven_ledger() const {
     const Outcome ledger = shell("'" ISOCHRON_PROGRAM "' ledger run.jsonl");
@@ -88,6 +93,19 @@ class ElasticProgramTest : public ShellTest {
       count += std::holds_alternative<StepRecord>(*line) ? 1 : 0;
     }
     return count;
+  }
+
+  // The step at which the job went on when it was started again; -1: it was not.
+  [[nodiscard]] std::int64_t resumed_at() const {
+    std::ifstream stream(folder_ / "run.jsonl");
+    io::RunLogReader reader(stream, "run.jsonl");
+    while (const auto line = reader.next()) {
+      const auto* const event = std::get_if<EventRecord>(&*line);
+      if (event != nullptr && event->event == "resume") {
+        return event->step;
+      }
+    }
+    return -1;
   }
 
   [[nodiscard]] std::int64_t last_step() const {
@@ -433,8 +451,8 @@ TEST_F(ElasticProgramTest, WorkersThatLeaveWithStatusZeroBeforeTheEndCountAsLost
 TEST_F(ElasticProgramTest, AWorkerWhoseMpiHangsLeavesAndTheJobStartsAgainFromItsCheckpoint) {
   const Outcome outcome = script(
       "-n 1 --restarts 1 -- " + kTrain + "--steps 500 --timeout 2 --checkpoints saved --checkpoint-every 100000",
-      "after 13; python3 '" ISOCHRON_SOURCE_DIR "/tests/worker/hold_thread.py' $(pid 0) isochron-mpi; echo $? >held");
-  if (content(folder_ / "held") == "77\n") {
+      "after 13; hold $(pid 0)");
+  if (may_not_hold()) {
     GTEST_SKIP() << "a thread may not be held here: " << outcome.errors;
   }
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
@@ -443,6 +461,46 @@ TEST_F(ElasticProgramTest, AWorkerWhoseMpiHangsLeavesAndTheJobStartsAgainFromIts
   EXPECT_EQ(last_step(), 499);
   EXPECT_EQ(count_steps(), 500) << "it saved its state before it left: nothing is computed again";
   expect_proven_ledger();
+}
+
+// All of them at once, far from a checkpoint that is due: each waits for the other within the step, which nobody can
+// finish. The mlp waits for gradients, the cnn for the statistics of a BatchNorm.
+TEST_F(ElasticProgramTest, WorkersWhoseMpiHangsSaveTheStateBeforeTheStepUnderWay) {
+  for (const std::string model : {"mlp:hidden=1024", "cnn:width=4,batch-norm=on"}) {
+    fs::remove(folder_ / "run.jsonl");
+    fs::remove_all(folder_ / "saved");
+    fs::remove_all(folder_ / "undisturbed");
+    const std::string train = "train --dataset synthetic --model " + model +
+                              " --train-samples 1024 --test-samples 100 --global-batch 256 --learning-rate 0.02 "
+                              "--epochs 100 --eval-every 0 --progress off --policy uniform --steps 60 "
+                              "--checkpoint-every 1000 ";
+    const Outcome outcome = script(
+        "-n 2 --restarts 1 -- " + train + "--timeout 2 --log run.jsonl --checkpoints saved",
+        "after 13; hold $(pid 0) $(pid 1)");
+    if (may_not_hold()) {
+      GTEST_SKIP() << "a thread may not be held here: " << outcome.errors;
+    }
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    EXPECT_THAT(outcome.errors, HasSubstr("the thread that drives MPI has made no progress for 19 s"));
+    const std::int64_t resumed = resumed_at();
+    EXPECT_THAT(
+        outcome.errors,
+        HasSubstr("this worker has saved the state before step " + std::to_string(resumed) + ", and leaves"));
+    EXPECT_GE(resumed, 10);
+    EXPECT_EQ(last_step(), 59);
+    EXPECT_LE(count_steps(), 61) << "nothing is computed again, but for the step under way";
+    expect_proven_ledger();
+
+    // Bit by bit the same as if nothing had happened.
+    const Outcome undisturbed = script("-n 2 -- " + train + "--checkpoints undisturbed", "");
+    ASSERT_EQ(undisturbed.status, 0) << undisturbed.errors;
+    const Checkpoint saved = read_checkpoint(checkpoint_path(folder_ / "saved", 60));
+    const Checkpoint expected = read_checkpoint(checkpoint_path(folder_ / "undisturbed", 60));
+    ASSERT_EQ(saved.tensors.size(), expected.tensors.size());
+    for (const auto& [name, tensor] : expected.tensors) {
+      EXPECT_TRUE(saved.tensors.at(name).equal(tensor)) << name;
+    }
+  }
 }
 
 TEST_F(ElasticProgramTest, AClustersWorkersDieAndComeBackWhenItsFileSays) {

@@ -255,6 +255,11 @@ SavedReplica Replica::saved() const {
 
 State Replica::state() const {
   require(Phase::kBetween, "state()");
+  return state_before_step();
+}
+
+// What a step changes it does in complete() and its like.
+State Replica::state_before_step() const {
   (void)decision();
   return saved().to_state();
 }

@@ -205,6 +205,8 @@ class Replica {
   // As a value, less model and optimizer. All three throw std::invalid_argument on a state that is not of this job.
 
   [[nodiscard]] State state() const;
+  /// The same as it was before the step under way.
+  [[nodiscard]] State state_before_step() const;
   /// In a new run, on any number of workers: those with the ranks of before have their ids. Names the option that
   /// differs.
   void restore(const State& state);
