@@ -1,9 +1,9 @@
-#include "isochron/comm/roll_call.h"
-
 #include <initializer_list>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "isochron/comm/roll_call.h"
 
 namespace isochron {
 namespace {
