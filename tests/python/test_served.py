@@ -154,6 +154,7 @@ def test_the_first_batch_of_a_size_tells_nothing_of_a_gpus_speed(cpu):
         while not (order := session.next(0)).barrier:
             batches.append(order.batch)
             iterate(session, order, pause=0.2 if rank == 1 else 0.02)
+        session.reach_barrier()
         session.close(orderly=True)
         return batches
 

@@ -316,6 +316,10 @@ def test_batches_are_moved_and_pinned_on_request(alone):
     assert alone.run(CASES + "moved") == [[("cpu", 0), ("meta", 0), ("cpu", 3)]]
 
 
+def test_batches_come_where_prepare_has_moved_the_model(alone):
+    assert alone.run(CASES + "moved_by_prepare") == [["meta", "cpu", "cpu"]]
+
+
 def test_a_copy_in_training_mode_is_an_average_too(pair):
     for kinds, words in pair.run(CASES + "trained_copies"):
         assert kinds == ["ElasticDataParallel", "Sequential", "ElasticDataParallel"]

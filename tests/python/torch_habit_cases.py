@@ -589,6 +589,21 @@ def moved():
     return found
 
 
+def moved_by_prepare():
+    """Where batches are by default: with the model if prepare() has moved it, else where the dataset has them."""
+    found = []
+    for before, options in (("cpu", {}), ("meta", {}), ("cpu", {"to_device": False})):
+        job = isochron.Job(global_batch=BATCH)
+        job.device = job.options.device = torch.device("meta")
+        job.prepare(nn.Linear(2, 1, device=before).double())
+        batch = next(iter(job.loader(Points(), **options)))
+        found.append({one.device.type for one in batch}.pop())
+        job._abandon()
+        job._close_step()
+        job.close()
+    return found
+
+
 def trained_copies():
     """A copy that is neither in eval() nor an optimizer's; and one that turns out to have an optimizer."""
     job = isochron.Job(global_batch=BATCH)

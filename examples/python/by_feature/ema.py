@@ -23,6 +23,7 @@ for _ in job.epochs(3):
         optimizer.zero_grad()
         average.update_parameters(job.unwrap(model))  # equal on all workers, since the weights are
 with torch.no_grad():
-    accuracy = (average(dataset.tensors[0]).argmax(1) == dataset.tensors[1]).float().mean().item()
+    x, y = (tensor.to(job.device) for tensor in dataset.tensors)
+    accuracy = (average(x).argmax(1) == y).float().mean().item()
 print(f"accuracy of the average {accuracy:.3f}")
 job.close()

@@ -16,7 +16,7 @@ job = isochron.Job(global_batch=100)
 generator, critic, of_generator, of_critic = job.prepare(generator, critic, of_generator, of_critic)
 for _ in job.epochs(5):
     for (real,) in job.loader(dataset):
-        made = generator(torch.randn(len(real), 4))
+        made = generator(torch.randn(len(real), 4, device=real.device))
         job.backward((critic(made.detach()) - critic(real)).mean() + critic(real).square().mean() * 0.01)
         of_critic.step()
         of_critic.zero_grad()
@@ -25,6 +25,6 @@ for _ in job.epochs(5):
         of_generator.zero_grad()
         of_critic.zero_grad()  # the generator's pass has left something there
 with torch.no_grad():
-    distance = (generator(torch.randn(1000, 4)).mean(0) - 2.0).norm().item()
+    distance = (generator(torch.randn(1000, 4, device=job.device)).mean(0) - 2.0).norm().item()
 print(f"distance {distance:.2f} at step {job.step}")
 job.close()

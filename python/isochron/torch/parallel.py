@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
@@ -286,6 +287,7 @@ class Models:
         self._options = options
         self.models: list[nn.Module] = []
         self._kept: list[nn.Module] = []  # of them: averages
+        self.moved = False  # one of them was elsewhere, so that its batches, too, have to be brought to the device
         self.averages: list[Any] = []  # of compressed gradients, that owe something
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []  # what a step changes by itself, from before it
 
@@ -318,7 +320,7 @@ class Models:
 
     def keep(self, model: nn.Module) -> nn.Module:
         """One that is not trained: it is moved and saved with the others."""
-        model.to(torch.device(self._options.device or "cpu"))
+        self._move(model)
         self.models.append(model)
         self._kept.append(model)
         return model
@@ -333,9 +335,15 @@ class Models:
                     "has taken for an average of another model; permitted: both in one prepare()"
                 )
 
-    def _wrap(self, model: nn.Module) -> nn.Module:
+    def _move(self, model: nn.Module) -> torch.device:
         device = torch.device(self._options.device or "cpu")
+        tensors = itertools.chain(model.parameters(), model.buffers())
+        self.moved = self.moved or any(tensor.device.type != device.type for tensor in tensors)
         model.to(device)
+        return device
+
+    def _wrap(self, model: nn.Module) -> nn.Module:
+        device = self._move(model)
         self._stopwatch.watch(model.parameters(), bool(self._options.ddp.get("find_unused_parameters")))
         trained = any(parameter.requires_grad for parameter in model.parameters())
         if not self._world.has_group or self._world.size == 1 or not trained:

@@ -17,7 +17,7 @@ class ServedModels(Models):
                 f"the model is {type(model).__name__} with sync '{self._options.sync}'; permitted: the plain model, "
                 "whose gradients nobody averages"
             )
-        model.to(torch.device(self._options.device or "cpu"))
+        self._move(model)
         self.models.append(model)
         with torch.no_grad():
             for tensor in [*model.parameters(), *model.buffers()]:  # as DDP does

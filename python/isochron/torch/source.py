@@ -71,8 +71,8 @@ class LoaderKeywords(TypedDict, total=False):
     """How these processes start: fork, spawn, forkserver, or a context of torch.multiprocessing."""
     sampler: Iterable[int] | None
     """What an epoch uses, in its order; None: every sample, in the seed's order."""
-    to_device: bool
-    """Batches come on the job's device."""
+    to_device: bool | None
+    """Batches come on the job's device; None: where prepare() has moved a model there."""
     max_steps: int | None
     """An epoch is over after so many."""
     lengths: Any
@@ -96,7 +96,7 @@ class LoaderOptions:
     worker_init_fn: Callable[[int], None] | None = None
     multiprocessing_context: Any = None
     sampler: Iterable[int] | None = None
-    to_device: bool = False
+    to_device: bool | None = None
     max_steps: int | None = None
     lengths: Any = field(default=None, compare=False)
     cost: Any = "linear"

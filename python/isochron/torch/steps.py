@@ -246,7 +246,7 @@ class Steps(Datasets):
         options = options or self._loader_options
         if options.pin_memory and torch.cuda.is_available():
             batch = collate.pin(batch)
-        if options.to_device:
+        if self._models.moved if options.to_device is None else options.to_device:
             batch = collate.move(batch, self.device)
         self._mark_dynamic(batch)
         return batch
