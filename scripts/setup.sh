@@ -66,18 +66,21 @@ apt_install() {
     apt-get install --quiet --quiet --yes --no-install-recommends $1 >>$log 2>&1
 }
 
-# Where there is no apt: says what is missing, and what Fedora and Homebrew call it. Nothing is installed.
+# Where there is no apt: says what the groups need and is missing, and what Fedora and Homebrew call it. Nothing is
+# installed.
 look_for_tools() {
   absent=""
-  for entry in "c++ gcc-c++ gcc" "cmake cmake cmake" "ninja ninja-build ninja" "git git git" "python3 python3 python" \
-    "npm npm node"; do
+  builds="" # more than the wheel, for which pip brings its own tools
+  [ "$*" = wheel ] || builds=yes
+  for entry in "c++ gcc-c++ gcc" ${builds:+"cmake cmake cmake" "ninja ninja-build ninja"} "git git git" \
+    "python3 python3 python" "npm npm node"; do
     # shellcheck disable=SC2086
     set -- $entry
     command -v "$1" >/dev/null || absent="$absent\n  the program $1 (Fedora: $2, Homebrew: $3)"
   done
   for entry in "CLI/CLI.hpp cli11-devel cli11" "toml++/toml.h tomlplusplus-devel tomlplusplus" \
-    "nlohmann/json.hpp json-devel nlohmann-json" "httplib.h cpp-httplib-devel cpp-httplib" "zlib.h zlib-devel zlib" \
-    "gtest/gtest.h gtest-devel googletest"; do
+    "nlohmann/json.hpp json-devel nlohmann-json" "zlib.h zlib-devel zlib" \
+    ${builds:+"httplib.h cpp-httplib-devel cpp-httplib" "gtest/gtest.h gtest-devel googletest"}; do
     # shellcheck disable=SC2086
     set -- $entry
     echo "#include <$1>" | c++ -std=c++20 -E -x c++ - >/dev/null 2>&1 ||
@@ -115,7 +118,7 @@ link_package() {
 mkdir -p build/log
 touch $log
 if ! command -v dpkg-query >/dev/null; then
-  look_for_tools
+  look_for_tools "$@"
 else
   wanted_packages=""
   for group in "$@"; do

@@ -87,7 +87,8 @@ function showStatus(text) {
 function progressText(run) {
   const done = run.timeline.records;
   const last = run.timeline.bins > 0 ? run.timeline.lastStep[run.timeline.bins - 1] + 1 : 0;
-  const rate = run.summary.total_seconds > 0 ? last / run.summary.total_seconds : 0;
+  // A job that goes on has made fewer steps in this log than its last step says.
+  const rate = run.summary.total_seconds > 0 ? done / run.summary.total_seconds : 0;
   const missing = run.total_steps - last;
   const left = missing > 0 && rate > 0 ? `, about ${formatSeconds(missing / rate)} to go` : "";
   const total = run.total_steps > 0 ? ` of ${formatNumber(run.total_steps)}` : "";

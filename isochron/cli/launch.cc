@@ -102,8 +102,10 @@ std::vector<std::string> full_command(const std::vector<std::string>& command, c
     return full;
   }
   if (emulate::find_program(command.front()).empty()) {
+    const std::string advice =
+        command.front().ends_with(".py") ? "; for a script: python -m isochron.launch -n N " + command.front() : "";
     throw std::invalid_argument(
-        "the command is '" + command.front() + "'; permitted: a program, or one of " +
+        "the command is '" + command.front() + "'" + advice + "; permitted: a program, or one of " +
         joined(command_names(program), ", "));
   }
   return command;

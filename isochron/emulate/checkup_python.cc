@@ -125,7 +125,9 @@ std::vector<Finding> check_python() {
   if (found["package"] != "True") {
     package.health = Health::kWarn;
     package.text = program + " has no package isochron";
-    package.remedy = "pip install isochron[torch], or `pip install .` in a clone, into the environment that you use";
+    package.remedy =
+        "pip install isochron[torch] into the environment that you use, or, from a clone, `make wheel` and "
+        "pip install dist/isochron-*.whl";
   } else if (found.contains("isochron")) {
     package.text += ", version " + found["isochron"];
   }

@@ -81,19 +81,31 @@ std::string bar(double share, std::size_t width, bool unicode) {
   return left(text, width);
 }
 
-std::string title(const RunView& view) {
+/// A line of clauses, what matters most first; those that do not fit are left out whole.
+std::string line_of(const std::vector<std::string>& clauses, std::size_t width) {
+  std::string line = cut(clauses.front(), width);
+  for (auto clause = std::next(clauses.begin()); clause != clauses.end(); ++clause) {
+    if (!clause->empty() && width_of(line) + 2 + width_of(*clause) <= width) {
+      line += ", " + *clause;
+    }
+  }
+  return line;
+}
+
+std::vector<std::string> title(const RunView& view) {
   const RunHeader& header = view.header();
-  std::string text = "isochron " + header.program + ": " + in_words(header.policy);
+  std::string what = "isochron " + header.program + ": " + in_words(header.policy);
   if (!header.cluster.empty()) {
-    text += " on " + header.cluster;
+    what += " on " + header.cluster;
+  }
+  std::vector<std::string> clauses{printable(what)};
+  if (const double gain = view.summary().over_equal_shares; gain >= kWorthAWord) {
+    clauses.push_back("now " + grouped(gain, 1) + " x equal shares");
   }
   if (!header.model.empty()) {
-    text += ", " + header.model + (header.dataset.empty() ? "" : " on " + header.dataset);
+    clauses.push_back(printable(header.model + (header.dataset.empty() ? "" : " on " + header.dataset)));
   }
-  if (const double gain = view.summary().over_equal_shares; gain >= kWorthAWord) {
-    text += ", of late " + grouped(gain, 1) + " x equal shares";
-  }
-  return printable(text);
+  return clauses;
 }
 
 /// What was computed in vain; nothing where samples are not filled up.
@@ -104,7 +116,7 @@ std::string padding(const RunView& view) {
     work += worker.work;
     wasted += worker.padding;
   }
-  return wasted > 0.0 ? ", padding " + grouped(100.0 * wasted / work, 1) + " %" : "";
+  return wasted > 0.0 ? "padding " + grouped(100.0 * wasted / work, 1) + " %" : "";
 }
 
 /// How much of the time workers wait in the middle of steps, which no split of the batch shortens.
@@ -115,32 +127,31 @@ std::string inner_waiting(const RunView& view) {
     busy += worker.compute_seconds + worker.wait_seconds + worker.exchange_seconds;
     waited += worker.inner_wait_seconds;
   }
-  return waited > 0.001 * busy ? ", waiting within steps " + grouped(100.0 * waited / busy, 1) + " %" : "";
+  return waited > 0.001 * busy ? "waiting within steps " + grouped(100.0 * waited / busy, 1) + " %" : "";
 }
 
-std::string progress(const RunView& view) {
+std::vector<std::string> progress(const RunView& view) {
   const Summary summary = view.summary();
   if (summary.steps == 0) {
-    return "waiting for the first step";
+    return {"waiting for the first step"};
   }
   const std::int64_t done = view.last().step + 1;
   const std::int64_t total = view.header().total_steps;
-  std::string text = "step " + grouped(static_cast<double>(done), 0);
-  if (total > 0) {
-    text += " of " + grouped(static_cast<double>(total), 0);
-  }
-  text += ", " + duration(summary.seconds);
+  const std::string of = total > 0 ? " of " + grouped(static_cast<double>(total), 0) : "";
+  std::vector<std::string> clauses{"step " + grouped(static_cast<double>(done), 0) + of, duration(summary.seconds)};
   if (total > done && summary.step_seconds.p50 > 0.0) {
     const double each = summary.seconds / static_cast<double>(std::max<std::int64_t>(1, summary.steps));
-    text += ", about " + duration(each * static_cast<double>(total - done)) + " to go";
+    clauses.push_back("about " + duration(each * static_cast<double>(total - done)) + " to go");
   }
   if (std::isfinite(summary.loss)) {
-    text += ", loss " + grouped(summary.loss, 4);
+    clauses.push_back("loss " + grouped(summary.loss, 4));
   }
   if (std::isfinite(summary.accuracy)) {
-    text += ", accuracy " + grouped(100.0 * summary.accuracy, 1) + " %";
+    clauses.push_back("accuracy " + grouped(100.0 * summary.accuracy, 1) + " %");
   }
-  return text + padding(view) + inner_waiting(view);
+  clauses.push_back(padding(view));
+  clauses.push_back(inner_waiting(view));
+  return clauses;
 }
 
 /// Short, so that a line of figures fits into 80 characters.
@@ -148,25 +159,30 @@ std::string rate(double samples_per_second) {
   return grouped(samples_per_second, samples_per_second < 1000.0 ? 1 : 0) + " samples/s";
 }
 
-std::string figures(const RunView& view) {
+std::vector<std::string> figures(const RunView& view) {
   const Summary summary = view.summary();
-  return "all: " + rate(summary.samples_per_second) + ", p50 " + duration(summary.step_seconds.p50) + " p99 " +
-         duration(summary.step_seconds.p99) + ", balance " + grouped(summary.balance, 3) + ", utilization " +
-         grouped(summary.utilization, 3);
+  return {
+      "all: " + rate(summary.samples_per_second),
+      "p50 " + duration(summary.step_seconds.p50) + " p99 " + duration(summary.step_seconds.p99),
+      "balance " + grouped(summary.balance, 3),
+      "utilization " + grouped(summary.utilization, 3)};
 }
 
-std::string last_figures(const RunView& view) {
+std::vector<std::string> last_figures(const RunView& view) {
   const RunView::Last& step = view.last();
   if (view.timeline().records() == 0) {
-    return "";
+    return {""};
   }
   const RunMeter::Figures& now = view.meter().last();
-  std::string text = "now: " + rate(now.samples_per_second) + ", step " + duration(step.seconds) + ", balance " +
-                     grouped(now.balance, 3) + ", utilization " + grouped(now.utilization, 3);
+  std::vector<std::string> clauses{
+      "now: " + rate(now.samples_per_second),
+      "step " + duration(step.seconds),
+      "balance " + grouped(now.balance, 3),
+      "utilization " + grouped(now.utilization, 3)};
   if (step.learning_rate_factor != 1.0) {
-    text += ", learning rate x" + grouped(step.learning_rate_factor, 3);
+    clauses.push_back("learning rate x" + grouped(step.learning_rate_factor, 3));
   }
-  return text;
+  return clauses;
 }
 
 /// The columns of the workers' table: a name, the batch, a bar that takes what is left, and times.
@@ -267,10 +283,10 @@ std::vector<std::string> frame(const RunView& view, const FrameOptions& options)
   const auto bold = [&](const std::string& text) { return options.colour ? "\033[1m" + text + "\033[0m" : text; };
 
   std::vector<std::string> lines{
-      bold(cut(title(view), options.columns)),
-      cut(progress(view), options.columns),
-      cut(last_figures(view), options.columns),
-      cut(figures(view), options.columns),
+      bold(line_of(title(view), options.columns)),
+      line_of(progress(view), options.columns),
+      line_of(last_figures(view), options.columns),
+      line_of(figures(view), options.columns),
       "",
       bold(cut(head_row(Columns(options.columns)), options.columns))};
   for (const std::string& row : worker_rows(view, options, for_workers)) {

@@ -240,6 +240,8 @@ TEST_F(ProgramTest, RefusesALaunchBeforeAnythingStarts) {
   expect_refusal("launch", "no command for the workers; permitted: ");
   expect_refusal("launch -- true", "the number of workers is missing; permitted: -n N, or --cluster");
   expect_refusal("launch -n 2 -- frobnicate", "the command is 'frobnicate'; permitted: a program, or one of train,");
+  expect_refusal(
+      "launch -n 2 train.py", "the command is 'train.py'; for a script: python -m isochron.launch -n N train.py;");
   expect_refusal("launch -n 0 -- true", "-n,--workers is '0'; permitted: ");
   expect_refusal("launch -n 3 --cluster hl8 -- true", "workers is 3; permitted: 4, as many as cluster \"hl8\" has");
   expect_refusal("launch --cluster moon -- true", "--cluster: cluster is \"moon\"; permitted: ");

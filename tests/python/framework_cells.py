@@ -7,11 +7,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from loop_cells import BATCH, SIZE, STEPS, Checkpointed, Points, PointStream, cell, error, sgd, small_model
-from torch_feature_cases import torchrun_variables
-
-QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
-         "enable_model_summary": False, "use_distributed_sampler": False}  # fmt: skip
-
+from torch_feature_cases import QUIET, torchrun_variables
 
 LENGTHS = {"lengths": lambda index: 1 + index % 7}  # as if samples were sequences
 

@@ -14,6 +14,10 @@ import isochron.torch as isochron
 import torch_models as models
 from isochron._core import Sampler
 
+# What Lightning's Trainer is told in all tests.
+QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
+         "enable_model_summary": False, "use_distributed_sampler": False}  # fmt: skip
+
 
 class Numbers(Dataset):
     """Each sample is its number, and a random one."""

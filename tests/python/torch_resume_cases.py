@@ -2,9 +2,8 @@
 new job, a new model and a new trainer or accelerator."""
 
 import isochron.torch as isochron
-from framework_cells import QUIET
 from loop_cells import BATCH, STEPS, Points, error, sgd, small_model
-from torch_feature_cases import torchrun_variables
+from torch_feature_cases import QUIET, torchrun_variables
 
 
 class Part:

@@ -52,7 +52,25 @@ TEST(FrameTest, SaysWhatMattersIn80By24) {
 }
 
 TEST(FrameTest, SaysWhatTheSharesGain) {
-  EXPECT_EQ(frame(view_of(10), {})[0], "isochron train: isochron on pair, of late 1.2 x equal shares");
+  EXPECT_EQ(frame(view_of(10), {})[0], "isochron train: isochron on pair, now 1.2 x equal shares");
+}
+
+TEST(FrameTest, LeavesOutWholeClausesThatDoNotFit) {
+  RunHeader header = header_of({"a", "b"});
+  header.policy = "isochron";
+  header.cluster = "dynamic";
+  header.model = "resnet18";
+  header.dataset = "a-dataset-with-a-name-that-is-as-long-as-names-of-hubs-are";
+  header.total_steps = 50'000;
+  RunView view(header);
+  for (std::int64_t step = 0; step < 40; ++step) {
+    view.add(step_of(step, 0.7 * static_cast<double>(step), {600'000, 1'400'000}, {0.7, 0.7}));
+  }
+  const auto lines = frame(view, {});
+  EXPECT_THAT(lines[0], StartsWith("isochron train: isochron on dynamic"));
+  EXPECT_THAT(lines[0], Not(HasSubstr("resnet18")));
+  // 2,000,000 samples in 0.7 s make 2,857,143 a second; with "utilization 1.000" there would be 82 characters.
+  EXPECT_EQ(lines[3], "all: 2,857,143 samples/s, p50 700 ms p99 700 ms, balance 1.000");
 }
 
 TEST(FrameTest, CallsTheUniformPolicyEqualBatches) {
