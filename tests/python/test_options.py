@@ -111,16 +111,19 @@ WRONG = {
     'isochron.Job(global_batch=8, on_nonfinite="rollback")': "on_nonfinite",
     "job.loader([1, 2], num_worker=2)": "num_worker",
     'job.loader([1, 2], collate="folded")': "collate",
+    'other.Job(global_batch=8, polcy="isochron")': "polcy",
+    'other.Job(global_batch=8, sync="local")': "sync",
 }
 
 
 def test_a_type_checker_finds_a_wrong_keyword(tmp_path):
     pytest.importorskip("mypy")
     right = ['job = isochron.Job(global_batch=8, log="run.jsonl")', 'job.loader([1], num_workers=2, collate="packed")']
-    (tmp_path / "script.py").write_text("\n".join(["import isochron.torch as isochron", *right, *WRONG]) + "\n")
+    imports = "import isochron.tensorflow as other; import isochron.torch as isochron"
+    (tmp_path / "script.py").write_text("\n".join([imports, *right, *WRONG]) + "\n")
     # PyTorch's own types are many, and not needed for this.
     settings = f"[mypy]\nmypy_path = {ROOT / 'python'}\nfollow_imports = silent\nignore_missing_imports = True\n"
-    (tmp_path / "mypy.ini").write_text(settings + "[mypy-torch.*]\nfollow_imports = skip\n")
+    (tmp_path / "mypy.ini").write_text(settings + "[mypy-torch.*,tensorflow.*]\nfollow_imports = skip\n")
     command = [sys.executable, "-m", "mypy", "--cache-dir", "cache", "script.py"]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
     found = {int(line): words for line, words in re.findall(r"^script\.py:(\d+): error: (.*)$", told, re.MULTILINE)}
