@@ -19,7 +19,7 @@ packages_of() {
     wheel) echo "g++ git python3 python3-venv libcli11-dev libtomlplusplus-dev nlohmann-json3-dev zlib1g-dev
       $(command -v npm >/dev/null || echo npm)" ;;
     check) echo "clang-19 clang-format-19 libclang-rt-19-dev libbenchmark-dev
-      slurmctld slurmd slurm-client munge libpmix-dev" ;;
+      slurmctld slurmd slurm-client munge libpmix-dev nftables" ;;
   esac
 }
 

@@ -7,6 +7,7 @@ import pathlib
 import re
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -54,6 +55,49 @@ def test_torchrun_on_each_of_two_hosts_trains_one_job(hosts, tmp_path):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1",
                 "--master-addr", "first", "--master-port", "29400", "--node-rank"]  # fmt: skip
     check(run_on_both(hosts, tmp_path, [[*launcher, node, "train.py"] for node in "01"]), ["first", "second"])
+
+
+DOCUMENT = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "hosts.md").read_text()
+
+
+def test_the_loop_of_the_document_starts_all_hosts_over_ssh(hosts, tmp_path):
+    """With a program in place of ssh that enters the other host."""
+    hosts.write_remote(tmp_path / "ssh")
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "train.py").write_text(SCRIPT)
+    (tmp_path / "job" / "key").write_text(secrets.token_hex(32))
+    (tmp_path / "job" / "key").chmod(0o600)
+    loop = next(part for part in re.findall(r"```text\n(.*?)```", DOCUMENT, re.DOTALL) if part.startswith("command="))
+    for words, here in ((".venv/bin/python", sys.executable), ("--workers 1,4,4", "--workers 1,1"), (" third", "")):
+        assert words in loop
+        loop = loop.replace(words, here)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    check(hosts.run(0, ["sh", "-c", f"exec 2>&1; {loop}"], cwd=tmp_path, env=path).splitlines(), ["first", "second"])
+
+
+def test_the_documented_rules_of_a_firewall_let_a_job_through(hosts, tmp_path):
+    if shutil.which("nft") is None:
+        pytest.skip("needs the program nft")
+    lines = re.findall(r"^(first|second)\$ +sudo (nft .*)$", DOCUMENT, re.MULTILINE)
+    assert [host for host, _ in lines] == ["first", "second"]
+    chain = "nft add chain inet filter input '{ type filter hook input priority 0; policy drop; }'"
+    for host in range(2):
+        hosts.run(host, ["sh", "-c", f"nft add table inet filter && {chain} && "
+                         "nft add rule inet filter input iif lo accept && "
+                         "nft add rule inet filter input ct state established,related accept"])  # fmt: skip
+    launcher = [sys.executable, "-m", "isochron.launch", "--workers", "1,1", "--master", "first:29400", "--node"]
+    (tmp_path / "train.py").write_text(SCRIPT)
+    quiet = {"cwd": tmp_path, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    closed = [hosts.start(host, [*launcher, str(host), "train.py"], **quiet) for host in range(2)]
+    with pytest.raises(subprocess.TimeoutExpired):
+        closed[1].wait(15)
+    for process in closed:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for host, (_, command) in enumerate(lines):
+        hosts.run(host, ["sh", "-c", command])
+    commands = [[*launcher, node, "train.py"] for node in "01"]
+    check(run_on_both(hosts, tmp_path, commands), ["first", "second"])
 
 
 @pytest.mark.parametrize("program", ["isochron", "python"])
