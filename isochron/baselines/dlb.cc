@@ -33,7 +33,7 @@ Proposal DlbPolicy::start(const Roster& roster, std::span<const std::int64_t> cu
     return {.batches = equal_split(roster), .reason = Reason::kStarted, .words = "equal shares"};
   }
   return {
-      .batches = seat_newcomers(roster, current),
+      .batches = weights_with_newcomers(roster, current),
       .reason = Reason::kRosterChanged,
       .words = "shares as before, an average one for newcomers"};
 }

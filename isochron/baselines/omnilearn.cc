@@ -40,7 +40,7 @@ Proposal OmniLearnPolicy::start(const Roster& roster, std::span<const std::int64
   throughput_before_.assign(count, kUnknown);
   if (!current.empty()) {
     return {
-        .batches = seat_newcomers(roster, current),
+        .batches = weights_with_newcomers(roster, current),
         .reason = Reason::kRosterChanged,
         .words = "shares as before, an average one for newcomers"};
   }

@@ -9,9 +9,9 @@
 namespace isochron::cli {
 namespace {
 
-bool continues(std::string_view piece) {
-  const std::size_t sign = piece.find_first_of(":=");
-  return sign != std::string_view::npos && piece[sign] == '=';
+bool continues(std::string_view part) {
+  const std::size_t sign = part.find_first_of(":=");
+  return sign != std::string_view::npos && part[sign] == '=';
 }
 
 }  // namespace
@@ -20,11 +20,11 @@ std::vector<std::string> split_policies(std::string_view text) {
   std::vector<std::string> policies;
   while (true) {
     const std::size_t comma = text.find(',');
-    const std::string_view piece = text.substr(0, comma);
-    if (continues(piece) && !policies.empty()) {
-      policies.back().append(policies.back().find(':') == std::string::npos ? ":" : ",").append(piece);
+    const std::string_view part = text.substr(0, comma);
+    if (continues(part) && !policies.empty()) {
+      policies.back().append(policies.back().find(':') == std::string::npos ? ":" : ",").append(part);
     } else {
-      policies.emplace_back(piece);
+      policies.emplace_back(part);
     }
     if (comma == std::string_view::npos) {
       return policies;

@@ -7,7 +7,7 @@
 
 namespace isochron::cli {
 
-/// The specifications in order. Commas separate policies and also the options inside one: a piece that has an equals
+/// The specifications in order. Commas separate policies and also the options inside one: a part that has an equals
 /// sign and no colon before it belongs to the policy before.
 [[nodiscard]] std::vector<std::string> split_policies(std::string_view text);
 

@@ -72,9 +72,9 @@ class MpiWork : public c10d::Work {
 
 // Calls call(first element, count) for every chunk.
 template <typename Call>
-void in_chunks(std::int64_t elements, std::int64_t elements_per_piece, const Call& call) {
-  for (std::int64_t first = 0; first < elements; first += elements_per_piece) {
-    call(first, static_cast<int>(std::min(elements_per_piece, elements - first)));
+void in_chunks(std::int64_t elements, std::int64_t elements_per_chunk, const Call& call) {
+  for (std::int64_t first = 0; first < elements; first += elements_per_chunk) {
+    call(first, static_cast<int>(std::min(elements_per_chunk, elements - first)));
   }
 }
 
@@ -217,7 +217,7 @@ class MpiBackend : public c10d::Backend {
   std::chrono::milliseconds timeout_of(std::chrono::milliseconds asked) const {
     return asked == c10d::kUnsetTimeout ? timeout_.load() : asked;
   }
-  std::int64_t elements_per_piece(const at::Tensor& tensor) const {
+  std::int64_t elements_per_chunk(const at::Tensor& tensor) const {
     return std::max<std::int64_t>(1, options_.chunk_bytes / static_cast<std::int64_t>(tensor.element_size()));
   }
   void average(const at::Tensor& host, const c10d::ReduceOp& op) const {
@@ -290,7 +290,7 @@ WorkPtr MpiBackend::reduce_everywhere(const Tensors& tensors, const c10d::Allred
   std::vector<Chunk> chunks;
   for (const Part& part : parts) {
     const at::Tensor& host = part.tensor.host();
-    in_chunks(host.numel(), elements_per_piece(host), [&](std::int64_t first, int count) {
+    in_chunks(host.numel(), elements_per_chunk(host), [&](std::int64_t first, int count) {
       chunks.push_back({part.tensor.data() + (first * host.element_size()), count, part.type, part.operation});
     });
   }
@@ -446,7 +446,7 @@ WorkPtr MpiBackend::_reduce_scatter_base(
     const std::int64_t share = mine.host().numel();
     const std::int64_t width = mine.host().element_size();
     for (int root = 0; root < getSize(); ++root) {
-      in_chunks(share, elements_per_piece(mine.host()), [&](std::int64_t first, int count) {
+      in_chunks(share, elements_per_chunk(mine.host()), [&](std::int64_t first, int count) {
         const char* from = all.data() + ((root * share + first) * width);
         char* to = root == getRank() ? mine.data() + (first * width) : nullptr;
         check_mpi(MPI_Ireduce(from, to, count, type, operation, root, comm, &add(requests)), "MPI_Ireduce");

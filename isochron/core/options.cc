@@ -36,13 +36,13 @@ std::string range_text(Number low, Number high) {
   return open ? text_of(low) + " or more" : text_of(low) + " to " + text_of(high);
 }
 
-std::vector<std::string_view> pieces_of(std::string_view text, char separator) {
-  std::vector<std::string_view> pieces;
+std::vector<std::string_view> parts_of(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
   while (true) {
     const std::size_t end = text.find(separator);
-    pieces.push_back(text.substr(0, end));
+    parts.push_back(text.substr(0, end));
     if (end == std::string_view::npos) {
-      return pieces;
+      return parts;
     }
     text.remove_prefix(end + 1);
   }
@@ -80,13 +80,13 @@ Specification Specification::parse(std::string_view kind, std::string_view text)
   if (colon == std::string_view::npos) {
     return spec;
   }
-  for (const std::string_view piece : pieces_of(text.substr(colon + 1), ',')) {
-    const std::size_t equals = piece.find('=');
+  for (const std::string_view part : parts_of(text.substr(colon + 1), ',')) {
+    const std::size_t equals = part.find('=');
     if (equals == std::string_view::npos || equals == 0) {
       throw std::invalid_argument(
-          spec.kind + " " + spec.name + ": option is '" + std::string(piece) + "'; permitted: name=value");
+          spec.kind + " " + spec.name + ": option is '" + std::string(part) + "'; permitted: name=value");
     }
-    const auto [place, fresh] = spec.options.emplace(piece.substr(0, equals), piece.substr(equals + 1));
+    const auto [place, fresh] = spec.options.emplace(part.substr(0, equals), part.substr(equals + 1));
     if (!fresh) {
       throw std::invalid_argument(
           spec.kind + " " + spec.name + ": option " + place->first + " is there twice; permitted: once");
@@ -187,8 +187,8 @@ void OptionTable::numbers(std::string_view name, std::vector<double>& values, st
   option.standard = "none";
   option.set = [&values](std::string_view text) {
     std::vector<double> read;
-    for (const std::string_view piece : pieces_of(text, '/')) {
-      if (!assign(read.emplace_back(), piece, std::numeric_limits<double>::min(), kMostNumber)) {
+    for (const std::string_view part : parts_of(text, '/')) {
+      if (!assign(read.emplace_back(), part, std::numeric_limits<double>::min(), kMostNumber)) {
         return false;
       }
     }

@@ -82,7 +82,7 @@ struct Specification {
   std::string name;
   std::map<std::string, std::string, std::less<>> options;
 
-  /// Throws std::invalid_argument naming the piece that is not `key=value`.
+  /// Throws std::invalid_argument naming the part that is not `key=value`.
   static Specification parse(std::string_view kind, std::string_view text);
 };
 

@@ -105,7 +105,7 @@ class Door:
                     _wake(self._waiting.pop(0))
                 self._waiting.append(link)
             try:
-                threading.Thread(target=self._meet, args=(link,), name="isochron-guest", daemon=True).start()
+                threading.Thread(target=self._greet, args=(link,), name="isochron-guest", daemon=True).start()
             except RuntimeError:  # too many threads for now
                 self._let_go(link)
                 link.close()
@@ -115,7 +115,7 @@ class Door:
             if link in self._waiting:
                 self._waiting.remove(link)
 
-    def _meet(self, link: socket.socket) -> None:
+    def _greet(self, link: socket.socket) -> None:
         try:
             try:
                 guest = self._hear(link)

@@ -16,7 +16,7 @@ std::vector<RollCall::Missing> silent(std::initializer_list<int> ranks) {
   return missing;
 }
 
-TEST(QuorumTest, TheLargerSideMayPutTheOtherOut) {
+TEST(QuorumTest, TheLargerSideMayEvictTheOther) {
   EXPECT_FALSE(is_outvoted(silent({2}), {}, 3));
   EXPECT_FALSE(is_outvoted(silent({0}), {}, 3)) << "the first rank is no more than others";
   EXPECT_TRUE(is_outvoted(silent({0, 1}), {}, 3));

@@ -125,7 +125,7 @@ class ElasticTest : public ShellTest {
   }
 
   // The same samples in the same order give the same losses, whoever computed them.
-  static void expect_same_course(const Result& result, const Result& undisturbed, double tolerance = 1e-3) {
+  static void expect_same_training(const Result& result, const Result& undisturbed, double tolerance = 1e-3) {
     ASSERT_FALSE(result.finished.empty()) << result.outcome.errors;
     ASSERT_FALSE(undisturbed.finished.empty()) << undisturbed.outcome.errors;
     std::map<std::int64_t, double> losses;
@@ -174,7 +174,7 @@ TEST_F(ElasticTest, SurvivesADeathAtAnyPointOfAStep) {
     SCOPED_TRACE(fault);
     const Result result = run(4, "steps=12 evaluate=2 save=3 " + fault);
     ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
-    expect_same_course(result, undisturbed);
+    expect_same_training(result, undisturbed);
     for (const Diary& diary : result.finished) {
       EXPECT_EQ(diary.end, "13 workers 3");
       EXPECT_THAT(diary.events, Contains(HasSubstr("death")));
@@ -198,7 +198,7 @@ TEST_F(ElasticTest, NoStepOfTwoOptimizersIsTakenByHalf) {
     SCOPED_TRACE(fault);
     const Result result = run(3, "steps=10 networks=2 " + fault);
     ASSERT_EQ(result.finished.size(), fault.ends_with("memory-between") ? 3U : 2U) << result.outcome.errors;
-    expect_same_course(result, undisturbed, 1e-4);
+    expect_same_training(result, undisturbed, 1e-4);
     for (const Diary& diary : result.finished) {
       EXPECT_THAT(diary.events, Contains(AnyOf(HasSubstr("death"), HasSubstr("memory"))));
     }
@@ -221,7 +221,7 @@ TEST_F(ElasticTest, WithInt8TheOthersGoOnFromADeathAtAnyPointOfAStep) {
     SCOPED_TRACE(fault);
     const Result result = run(4, common + fault);
     ASSERT_EQ(result.finished.size(), fault.find("memory") == std::string::npos ? 3U : 4U) << result.outcome.errors;
-    expect_same_course(result, undisturbed, 0.02);
+    expect_same_training(result, undisturbed, 0.02);
   }
 }
 
@@ -232,14 +232,14 @@ TEST_F(ElasticTest, WithInt8ANewWorkerTakesThePlaceOfOneThatDied) {
   for (const Diary& diary : result.finished) {
     EXPECT_EQ(diary.end, "61 workers 3");
   }
-  expect_same_course(result, undisturbed, 0.02);
+  expect_same_training(result, undisturbed, 0.02);
 }
 
 TEST_F(ElasticTest, ANewWorkerHasTheStateOfAllOptimizers) {
   const Result undisturbed = run(2, "steps=60 networks=2");
   const Result result = run(2, "steps=60 networks=2 pace=50 await=3 3:first:join");
   ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
-  expect_same_course(result, undisturbed);
+  expect_same_training(result, undisturbed);
 }
 
 TEST_F(ElasticTest, GoesDownToOneWorker) {
@@ -247,7 +247,7 @@ TEST_F(ElasticTest, GoesDownToOneWorker) {
   const Result result = run(3, "steps=12 3:0:forward 7:2:after-optimizer");
   ASSERT_EQ(result.finished.size(), 1U) << result.outcome.errors;
   EXPECT_EQ(result.finished[0].end, "13 workers 1");
-  expect_same_course(result, undisturbed);
+  expect_same_training(result, undisturbed);
 }
 
 TEST_F(ElasticTest, SurvivesADeathInTheRecoveryFromAnother) {
@@ -257,7 +257,7 @@ TEST_F(ElasticTest, SurvivesADeathInTheRecoveryFromAnother) {
     // Both begin to count at the same barrier of the step.
     const Result result = run(4, "steps=12 pace=10 5:3:reduce:0 5:1:reduce:" + later);
     ASSERT_EQ(result.finished.size(), 2U) << result.outcome.errors;
-    expect_same_course(result, undisturbed);
+    expect_same_training(result, undisturbed);
   }
 }
 
@@ -269,7 +269,7 @@ TEST_F(ElasticTest, TakesInANewWorkerWhileTheOthersTrain) {
     EXPECT_EQ(diary.end, "61 workers 3");
     EXPECT_THAT(diary.events, Contains(AllOf(HasSubstr("join 2"), HasSubstr("joined-at-3"))));
   }
-  expect_same_course(result, undisturbed);
+  expect_same_training(result, undisturbed);
 }
 
 TEST_F(ElasticTest, ANewWorkerTakesThePlaceOfOneThatDied) {
@@ -279,14 +279,14 @@ TEST_F(ElasticTest, ANewWorkerTakesThePlaceOfOneThatDied) {
   for (const Diary& diary : result.finished) {
     EXPECT_EQ(diary.end, "61 workers 3");
   }
-  expect_same_course(result, undisturbed);
+  expect_same_training(result, undisturbed);
 }
 
 TEST_F(ElasticTest, NamesAStoppedWorkerAndThenGoesOnWithoutIt) {
   const Result undisturbed = run(3, "steps=12");
   const Result result = run(3, "steps=12 timeout=2500 5:1:stop");
   ASSERT_EQ(result.finished.size(), 2U) << result.outcome.errors;
-  expect_same_course(result, undisturbed);
+  expect_same_training(result, undisturbed);
   for (const Diary& diary : result.finished) {
     EXPECT_THAT(diary.warnings, Contains(AllOf(HasSubstr("rank 1 on "), HasSubstr("has kept the others waiting for"))));
   }
@@ -301,7 +301,7 @@ TEST_F(ElasticTest, ALackOfMemoryLowersTheCeilingOfThatWorkerOnly) {
   const Result undisturbed = run(3, "steps=12");
   const Result result = run(3, "steps=12 policy=uniform 4:1:memory");
   ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
-  expect_same_course(result, undisturbed);
+  expect_same_training(result, undisturbed);
   for (const Diary& diary : result.finished) {
     EXPECT_THAT(diary.events, Contains(HasSubstr("4 out-of-memory 1")));
     EXPECT_THAT(diary.events, Each(Not(HasSubstr("death"))));
@@ -314,7 +314,7 @@ TEST_F(ElasticTest, AMemoryLimitOfTheSystemLowersTheCeilingOfThatWorkerOnly) {
   const Result undisturbed = run(3, "steps=12");
   const Result result = run(3, "steps=12 appetite=8 policy=uniform 4:1:limit:64");
   ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
-  expect_same_course(result, undisturbed);
+  expect_same_training(result, undisturbed);
   for (const Diary& diary : result.finished) {
     EXPECT_THAT(diary.events, Contains(HasSubstr("4 out-of-memory 1")));
     EXPECT_THAT(diary.events, Each(HasSubstr("out-of-memory 1")));
@@ -326,7 +326,7 @@ TEST_F(ElasticTest, ComputesInMicroBatchesWhatNoSplitCanHold) {
   const Result undisturbed = run(3, "steps=8 model=plain");
   const Result result = run(3, "steps=8 model=plain memory=10");
   ASSERT_EQ(result.finished.size(), 3U) << result.outcome.errors;
-  expect_same_course(result, undisturbed);
+  expect_same_training(result, undisturbed);
   for (const Diary& diary : result.finished) {
     EXPECT_THAT(diary.warnings, Contains(HasSubstr("in micro-batches of")));
   }
@@ -338,7 +338,7 @@ TEST_F(ElasticTest, AnOldLackOfMemoryDoesNotEndTheJob) {
   const Result undisturbed = run(3, "steps=12");
   const Result result = run(3, "steps=12 4:0:memory 6:1:forward 8:2:forward");
   ASSERT_EQ(result.finished.size(), 1U) << result.outcome.errors;
-  expect_same_course(result, undisturbed);
+  expect_same_training(result, undisturbed);
 }
 
 // BatchNorm needs the whole batch, so there is no way.
@@ -377,7 +377,7 @@ TEST_F(ElasticTest, NonFiniteGradientsCanRollTheJobBack) {
   for (const Diary& diary : result.finished) {
     EXPECT_THAT(diary.events, Contains(HasSubstr("3 rollback")));
   }
-  expect_same_course(result, undisturbed);
+  expect_same_training(result, undisturbed);
 }
 
 // Three rounds are an epoch. Those who are left do the round of the loss again from its start, parameters, statistics
@@ -426,7 +426,7 @@ TEST_F(ElasticTest, RoundsOfOneStepTakeTheCourseOfAJobInStepWhoeverIsLost) {
     SCOPED_TRACE(fault);
     const Result result = run(4, common + "round=1 " + fault);
     ASSERT_EQ(result.finished.size(), fault.find("memory") == std::string::npos ? 3U : 4U) << result.outcome.errors;
-    expect_same_course(result, in_step);
+    expect_same_training(result, in_step);
   }
 }
 
@@ -470,7 +470,7 @@ TEST_F(ElasticTest, Chaos) {
     const std::string faults = chaos(static_cast<std::uint64_t>(seed), steps);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + faults);
     const Result result = run(4, common + " " + faults);
-    expect_same_course(result, undisturbed, 5e-3);
+    expect_same_training(result, undisturbed, 5e-3);
     if (HasFailure()) {
       std::cout << result.outcome.errors << '\n';
       return;

@@ -220,7 +220,7 @@ double square_of_gradients(const torch::nn::Sequential& model) {
 }
 
 // Pieces of up to four samples: 2, 3, 5 and 9 of them.
-TEST(DataParallelTest, AccumulatesPiecesExactlyAndMeasuresTheirMoments) {
+TEST(DataParallelTest, AccumulatesMicroBatchesExactlyAndMeasuresTheirMoments) {
   auto model = make_model(7, torch::kDouble);
   DataParallel parallel(
       model->parameters(),

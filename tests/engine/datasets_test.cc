@@ -24,7 +24,7 @@ using ::testing::ThrowsMessage;
 constexpr std::int64_t kDataBatch = 24;
 constexpr std::uint64_t kDataSeed = 5;
 
-// Of 120 samples: five steps; of 130: six, the last of which is short.
+// 120 samples are five steps; 130 are six, the last of which is short.
 std::shared_ptr<data::Dataset> pictures_of(std::int64_t samples, std::uint64_t stream = 0) {
   return data::synthetic_images(
       {.samples = samples,

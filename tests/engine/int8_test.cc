@@ -30,7 +30,7 @@ using testing::Split;
 using testing::Tensors;
 using testing::world_rank;
 
-// Of a gradient whose largest number is 1, on rank 0; up to 1.75 times as much on others. Less than half of 1 / 127, so
+// The gradient has 1 for its largest number on rank 0, up to 1.75 on others. Less than half of 1 / 127, so
 // that it is rounded to 0.
 constexpr double kSmall = 0.002;
 // Two stages, each of which may owe half a step of 1 / 127 of the largest number, 2.

@@ -225,7 +225,7 @@ TEST(JobTest, EverySampleIsUsedOnceAndAWorkerWithoutAShareCountsForNothing) {
   }
 }
 
-TEST(JobTest, PiecesGiveTheSameGradientAsTheWholeBatch) {
+TEST(JobTest, MicroBatchesGiveTheSameGradientAsTheWholeBatch) {
   const auto dataset = images(640);
   auto single = make_model_without_statistics(3);
   train_alone(single, dataset, 10);
@@ -258,7 +258,7 @@ TEST(JobTest, InBf16ForwardComputesInItAndTheParametersStayAsTheyAre) {
   EXPECT_TRUE(identical_on_all_ranks(job, model));
 }
 
-TEST(JobTest, PiecesAreRefusedForAModelWithBatchNorm) {
+TEST(JobTest, MicroBatchesAreRefusedForAModelWithBatchNorm) {
   auto model = make_model(3);
   auto optimizer = make_optimizer(model);
   Job job({.global_batch = kGlobalBatch, .micro_batch = world_rank() == 3 ? 10 : 0});

@@ -22,7 +22,7 @@ TEST(ControllerTest, CountsStepsFromZero) {
   EXPECT_EQ(controller.observe({}).step, 2);
 }
 
-TEST(ControllerTest, MendsADriftingSumAndSaysSo) {
+TEST(ControllerTest, CorrectsADriftingSumAndSaysSo) {
   // The reference code's law at HL8 drifts away from 128 at its first adjustment from (32, 32, 32, 32): the test of the
   // law has the numbers.
   Controller controller = controller_for("omnilearn:variant=code,interval=1", roster_of({6, 6, 4, 32}, 128));

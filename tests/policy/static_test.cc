@@ -52,7 +52,7 @@ TEST(StaticTest, AsksForAWeightOfEveryWorker) {
 TEST(SplitTest, SeatsNewcomersWithAnAverageShare) {
   // 30 and 10 stay, their average of 20 is the newcomer's: 60 samples in proportion 30 : 10 : 20 for B = 40.
   const Roster roster = roster_of({1, 1, 1}, 42);
-  EXPECT_THAT(seat_newcomers(roster, std::vector<std::int64_t>{30, 10, 0}), ElementsAre(21, 7, 14));
+  EXPECT_THAT(weights_with_newcomers(roster, std::vector<std::int64_t>{30, 10, 0}), ElementsAre(21, 7, 14));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ def line(step, moment, ids, epoch=0):
 
 
 def test_samples_that_nobody_used_and_those_used_twice_are_counted(elastic):
-    # Of 0 to 7: 5, 6, 7 are missing, 1 was used three times. What another epoch used does not count.
+    # 5, 6 and 7 of 0 to 7 are missing, 1 was used three times. What another epoch used does not count.
     first = [line(0, 1.0, [0, 1]), line(1, 2.0, [1])]
     logs = [first, [line(0, 1.0, [2, 3, 4]), line(1, 2.0, [1]), line(2, 3.0, [5], epoch=1)]]
     assert elastic.used(logs, 0) == {"never_used": 3, "used_again": 2}

@@ -372,8 +372,8 @@ def test_who_comes_while_another_worker_decides_is_not_evicted():
             store.set("1/members", "[0, 1]")
             arrival = threading.Timer(0.2, store.set, ["1/here/1", '"late"'])
             arrival.start()
-            members, standings, late = Rendezvous(store, store, me, timeout=30.0).gather([me, other], "first")
-            assert (members, standings, late) == ([me, other], {0: "first", 1: "late"}, [])
+            members, statements, late = Rendezvous(store, store, me, timeout=30.0).gather([me, other], "first")
+            assert (members, statements, late) == ([me, other], {0: "first", 1: "late"}, [])
             assert process.poll() is None
         finally:
             process.kill()

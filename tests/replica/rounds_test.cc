@@ -163,7 +163,7 @@ TEST(RoundsTest, AMemoryCeilingIsOfALocalStep) {
   EXPECT_LT(job[1].plan().parts().front().size(), 8);
 }
 
-// Of a ceiling of 6.1 samples a round of 16 steps would have 98, and one of its steps 7 again, without end.
+// With a ceiling of 6.1 samples a round of 16 steps would have 98, and one of its steps 7 again, without end.
 TEST(RoundsTest, EveryLackOfMemoryMakesTheLocalStepsSmaller) {
   TestJob job(local(16, 16), {{}, {}}, 1 << 20);
   for (std::int64_t before = 9, now = 8; before > 2; before = now) {

@@ -166,7 +166,7 @@ class Squares:
 
 
 def other_data(folder):
-    """Of the same type and size: it is found out by its ends; the same data in another object goes on."""
+    """Other data of the same type and size is found out by its ends; the same data in another object goes on."""
     x, y = (array[:120] for array in models.images())
     other = tuple(array[120:240] for array in models.images())
 

@@ -72,11 +72,12 @@ std::vector<double> equal_split(const Roster& roster) {
   return proportional_split(roster, std::vector<double>(roster.workers.size(), 1.0));
 }
 
-std::vector<double> seat_newcomers(const Roster& roster, std::span<const std::int64_t> current) {
-  const auto seated = static_cast<double>(std::ranges::count_if(current, [](std::int64_t batch) { return batch > 0; }));
+std::vector<double> weights_with_newcomers(const Roster& roster, std::span<const std::int64_t> current) {
+  const auto present =
+      static_cast<double>(std::ranges::count_if(current, [](std::int64_t batch) { return batch > 0; }));
   const auto sum = static_cast<double>(std::accumulate(current.begin(), current.end(), std::int64_t{0}));
   std::vector<double> weights(current.begin(), current.end());
-  std::ranges::replace(weights, 0.0, seated > 0.0 ? sum / seated : 1.0);
+  std::ranges::replace(weights, 0.0, present > 0.0 ? sum / present : 1.0);
   return proportional_split(roster, weights);
 }
 

@@ -80,6 +80,6 @@ std::vector<double> proportional_split(const Roster& roster, std::span<const dou
 std::vector<double> equal_split(const Roster& roster);
 
 /// After a change of the roster: shares in proportion to `current`, an average one for who has none, bounds kept.
-std::vector<double> seat_newcomers(const Roster& roster, std::span<const std::int64_t> current);
+std::vector<double> weights_with_newcomers(const Roster& roster, std::span<const std::int64_t> current);
 
 }  // namespace isochron

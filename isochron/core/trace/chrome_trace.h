@@ -2,7 +2,7 @@
 // compute, wait and exchange spans, an instant with the reason wherever the split changes, and a counter per worker for
 // its batch size.
 //
-// The text grows with the run and the memory does not: each call returns the piece to append to the file. The pieces,
+// The text grows with the run and the memory does not: each call returns the part to append to the file. The parts,
 // from begin() to end(), make one JSON document; a file that lacks its end() still opens. O(workers) per step. Not
 // thread-safe.
 #pragma once

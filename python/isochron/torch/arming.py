@@ -26,7 +26,7 @@ def arm(model: Any, *unused: Any) -> None:
 
 
 def watch_passes(model: Any, waits: Waits) -> None:
-    """Of a model in DDP, which is armed as from now."""
+    """Follows the passes of a model in DDP from now on."""
     model._isochron_armed = False
     model._isochron_pass = -1  # the last one whose gradients are averaged, by autograd's number
     trained = _trained(model)

@@ -353,7 +353,7 @@ class Steps(Datasets):
         self._end_computing(self._loss, self._weighed_items if self._knows_loss() else 0.0)
 
     def _knows_loss(self) -> bool:
-        """Of a step whose losses the loop has scaled by itself; warns once where it has none."""
+        """Whether a step whose losses the loop has scaled by itself has one for the log; warns once if not."""
         known = self._loss is not None or self._said_loss is not None
         if not known and not self._missed_loss and self.is_first:
             log.warning(
