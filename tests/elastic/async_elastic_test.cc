@@ -124,7 +124,7 @@ TEST_F(AsyncElasticTest, SurvivesTwoDeaths) {
 }
 
 TEST_F(AsyncElasticTest, AStoppedWorkerIsEvicted) {
-  expect_survived(3, 2, "timeout=3000 2:3:stop");
+  expect_survived(3, 2, "timeout=3000 signal=19 2:3:forward");
 }
 
 TEST_F(AsyncElasticTest, WithBoundZeroARoundIsDoneAgainWithoutTheLostWorker) {

@@ -2,9 +2,10 @@
 //
 //   async_worker FOLDER KEY=VALUE… WORKER:ITERATION:WHERE[:MICROSECONDS]…
 //
-// Keys: sync (asp, ssp), staleness, servers, epochs, samples, timeout (ms). WHERE: "forward", "push" (so many
-// microseconds after backward has begun), "free" (so many after it has ended), "barrier" (before the sum after the
-// epoch with that number), "serve" (so many microseconds after that epoch has begun, for dedicated servers), "stop".
+// Keys: sync (asp, ssp), staleness, servers, epochs, samples, timeout (ms), leave (its iteration in which every worker
+// asks the job to end), signal (in the place of SIGKILL). WHERE: "forward", "push" (so many microseconds after backward
+// has begun), "free" (so many after it has ended), "barrier" (before the sum after the epoch with that number), "serve"
+// (so many microseconds after that epoch has begun, for dedicated servers), "end" (of the job, after so many epochs).
 // Whoever reaches the end writes down what it holds.
 #include <chrono>
 #include <csignal>
@@ -90,6 +91,9 @@ class Subject {
       }
       reach_barrier(job, epoch);
     }
+    if (take(script_.number("epochs", 3), "end") != nullptr) {
+      strike();
+    }
     write_end(job);
   }
 
@@ -126,15 +130,15 @@ class Subject {
   }
 
   // The file says when.
-  void strike(int number) const {
+  void strike() const {
     std::ofstream(script_.folder + "/struck") << "now" << std::endl;
-    raise(number);
+    raise(static_cast<int>(script_.number("signal", SIGKILL)));
   }
 
   void die_after(std::int64_t microseconds) const {
     std::thread([this, microseconds] {
       std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
-      strike(SIGKILL);
+      strike();
     }).detach();
   }
 
@@ -147,11 +151,11 @@ class Subject {
   }
 
   void iterate(Job& job, const Batch& batch) {
-    if (take(iterations_, "forward") != nullptr) {
-      strike(SIGKILL);
+    if (iterations_ == script_.number("leave", -1)) {
+      job.stop();
     }
-    if (take(iterations_, "stop") != nullptr) {
-      strike(SIGSTOP);
+    if (take(iterations_, "forward") != nullptr) {
+      strike();
     }
     if (const Fault* const fault = take(iterations_, "push")) {
       die_after(fault->microseconds);
@@ -167,7 +171,7 @@ class Subject {
 
   void reach_barrier(Job& job, std::int64_t epoch) {
     if (take(epoch, "barrier") != nullptr) {
-      strike(SIGKILL);
+      strike();
     }
     while (true) {
       try {

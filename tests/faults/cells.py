@@ -117,9 +117,11 @@ CELLS = [
     *_cells("native", "bsp", ("memory",), ("step",), "smaller"),
     *_cells("native", "bsp", ("nan",), ("step", "reduction"), "all"),
     *_cells("native", "bsp", ("nan-skip",), ("step", "reduction"), "skipped"),
-    *(cell for sync in ASYNC for cell in _cells("native", sync, DEATHS, (*COMPUTING, "evaluation"), "on")),
-    *(cell for sync in ASYNC for cell in _cells("native", sync, ("stop",), ("step",), "on")),
-    *_cells("native", "local", ("kill", "kill-first", "stop"), (*COMPUTING, "checkpoint"), "on"),
+    *(cell for sync in ASYNC for cell in _cells(
+        "native", sync, (*DEATHS, "stop"), (*COMPUTING, "evaluation", "leave"), "on")),
+    *(cell for sync in ASYNC for cell in _cells("native", sync, DEATHS, ("end",), "on")),
+    *_cells("native", "local", (*DEATHS, "stop"), (*COMPUTING, "checkpoint", "evaluation", "leave"), "on"),
+    *_cells("native", "local", ("kill", "kill-first", "stop"), ("end",), "on"),
     # The same workers under `isochron launch`, which tells MPI of those who leave unannounced.
     *_cells("own", "bsp", ("exit", "error"), (*COMPUTING, "checkpoint", "evaluation", "leave", "end"), "on"),
     # Under `isochron launch`: before the first step, and while a worker joins in the place of a lost one.
