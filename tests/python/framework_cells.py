@@ -89,12 +89,13 @@ def lightning_clipped(run):
 
 @cell("lightning", "one backward", "log with sync_dist")
 def lightning_logged(run):
-    """Means of steps and of the epoch are over samples; a sum stays a sum."""
+    """Means of steps and of the epoch, whose last step is short, are over samples; a sum stays a sum."""
     seen = []
 
     def step(module, x, y):
         loss = error(module.net, x, y)
         module.log("loss", loss.detach(), on_step=False, on_epoch=True, sync_dist=True)
+        module.log("both", loss.detach(), on_step=True, on_epoch=True, sync_dist=True, batch_size=len(x))
         module.log("samples", float(len(x)), on_step=False, on_epoch=True, reduce_fx="sum", sync_dist=True)
         seen.append((len(x), loss.item()))
         return loss
@@ -105,9 +106,11 @@ def lightning_logged(run):
 
     module = lightning_module(run, step)
     module.on_train_epoch_end = end_epoch
-    trainer = lightning_run(run, module)
-    assert trainer.callback_metrics["samples"] == SIZE
-    run.losses += [float(trainer.callback_metrics[name]) for name in ("loss", "epoch")]
+    found = lightning_run(run, module, Points(SIZE + 7)).callback_metrics
+    assert found["samples"] == SIZE + 7
+    for name in ("loss", "both_epoch"):
+        assert float(found[name]) == pytest.approx(float(found["epoch"]), rel=1e-12)
+    run.losses += [float(found[name]) for name in ("loss", "epoch", "both_step")]
 
 
 @cell("lightning", "one backward", "log of every step")

@@ -62,17 +62,19 @@ class IsochronCallback(Callback):
             told = signature.bind(*arguments, **options).arguments
             averaged = told.get("sync_dist") and told.get("reduce_fx", "mean") in MEANS
             if averaged and trainer.training and isinstance(told["value"], (int, float, torch.Tensor)):
-                told["value"] = told["value"] * self._weight_of_logs(module)
-                told["batch_size"] = 1  # steps count alike in the mean over an epoch
+                weight, samples = self._weight_of_logs(module)
+                told["value"] = told["value"] * weight
+                told["batch_size"] = samples  # of all workers: the mean over an epoch is over samples, too
             log(**told)
 
         module.log = weighted
 
-    def _weight_of_logs(self, module: Any) -> float:
-        """The weight in the step under way, or behind the last one in the whole epoch."""
-        if self.job.share_counts and module._current_fx_name != "on_train_epoch_end":
-            return self.job.share_weight
-        return self._mine * self.job.size / self._everybodys if self._everybodys else 1.0
+    def _weight_of_logs(self, module: Any) -> tuple[float, int]:
+        """The weight and everybody's samples in the step under way, or behind the last one in the whole epoch."""
+        counts = self.job.share_counts
+        if counts and module._current_fx_name != "on_train_epoch_end":
+            return self.job.share_weight, sum(counts)
+        return (self._mine * self.job.size / self._everybodys, self._everybodys) if self._everybodys else (1.0, 1)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         self._mine = self._everybodys = 0
