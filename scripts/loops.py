@@ -8,7 +8,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "python")]
 
-import loop_cells  # noqa: E402
+import loop_document  # noqa: E402
 
 document = ROOT / "docs" / "loops.md"
-document.write_text(loop_cells.with_table(document.read_text()))
+document.write_text(loop_document.with_table(document.read_text()))

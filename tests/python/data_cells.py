@@ -5,14 +5,15 @@ import os
 import pathlib
 import random
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, RandomSampler, Subset, WeightedRandomSampler
 
 import isochron.torch as isochron
 from loop_cells import (
-    BATCH, SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, scaled_backward, sgd,
-    sharded_model, whole,
+    BATCH, OWN_ORDER, SIZE, STEPS, Checkpointed, Points, PointStream, accumulated, cell, error, plain, scaled_backward,
+    sgd, sharded_model, whole,
 )  # fmt: skip
 from torch_failure_cases import listening
 
@@ -145,12 +146,12 @@ def read_part(part, **more):
     return (points[index] for index in range(part, len(points), 24))
 
 
-@cell("torch", "stream", "Shards", parity="another order than one process has")
+@cell("torch", "stream", "Shards", parity=OWN_ORDER)
 def shards(run):
     plain(run, dataset=isochron.Shards(range(24), read_part))
 
 
-@cell("torch", "stream", "Shards, a new object each epoch", parity="another order than one process has")
+@cell("torch", "stream", "Shards, a new object each epoch", parity=OWN_ORDER)
 def new_shards(run):
     job = run.job()
     model = run.model()
@@ -161,7 +162,7 @@ def new_shards(run):
     assert job.epoch == 2
 
 
-@cell("torch", "stream", "Shards, two loader processes", parity="another order than one process has")
+@cell("torch", "stream", "Shards, two loader processes", parity=OWN_ORDER)
 def shards_processes(run):
     """They read two parts at a time."""
     at_once = []
@@ -195,7 +196,7 @@ def web_shards(folder, size, parts):
     return isochron.Shards(paths, read)
 
 
-@cell("torch", "stream", "WebDataset", parity="another order than one process has", needs="webdataset")
+@cell("torch", "stream", "WebDataset", parity=OWN_ORDER, needs="webdataset")
 def web_dataset(run):
     plain(run, dataset=web_shards(run.folder, SIZE + 7, 24), loader={"num_workers": 2})
 
@@ -220,10 +221,13 @@ def hugging_face_stream():
 
 @cell("torch", "stream", "Hugging Face stream", needs="datasets")
 def hugging_face(run):
-    plain(run, dataset=hugging_face_stream().shuffle(seed=3, buffer_size=50), loader={"collate_fn": as_points})
+    with listening() as said:
+        plain(run, dataset=hugging_face_stream().shuffle(seed=3, buffer_size=50), loader={"collate_fn": as_points})
+    told = [one for one in said if one.startswith("the stream has 24 parts, of which every worker reads all; with")]
+    assert len(told) == (run.slow and run.jobs[0].rank == 0)
 
 
-@cell("torch", "stream", "Hugging Face stream in Shards", parity="another order than one process has", needs="datasets")
+@cell("torch", "stream", "Hugging Face stream in Shards", parity=OWN_ORDER, needs="datasets")
 def hugging_face_shards(run):
     plain(run, dataset=isochron.Shards.of(hugging_face_stream()), loader={"collate_fn": as_points, "num_workers": 2})
 
@@ -407,6 +411,37 @@ def beside(run):
         optimizer.zero_grad()
     assert first.ledger.complete and not second.ledger.duplicates
     assert (second.epoch, second.ledger.used) == divmod(SIZE, SIZE // 2 - 10)  # of the third epoch
+
+
+@cell("torch", "two datasets", "a new buffer each iteration")
+def new_buffers(run):
+    """What was gathered since, under one name."""
+    iterations(run, lambda iteration: (Points(SIZE // 4, first=iteration * SIZE), {}))
+
+
+@cell("torch", "two datasets", "draws of a buffer that grows")
+def growing_buffer(run):
+    """As many of it in every iteration."""
+
+    def gather(iteration):
+        buffer = Points(SIZE // 4 + 20 * iteration, first=iteration * SIZE)
+        return buffer, {"sampler": RandomSampler(buffer, num_samples=SIZE // 4)}
+
+    iterations(run, gather)
+    words = r"loader\(\) with name='buffer' got 121 samples an epoch in place of 120; permitted: as many, which a"
+    with pytest.raises(ValueError, match=words):
+        run.jobs[0].loader(Points(SIZE // 4 + 1), name="buffer")
+
+
+def iterations(run, gather):
+    job = run.job(log=f"{run.folder}/run.jsonl")
+    model = run.model()
+    model, optimizer = job.prepare(model, sgd(model))
+    for iteration in range(4):
+        buffer, options = gather(iteration)
+        loader = job.loader(buffer, name="buffer", **options)
+        train(run, job, model, optimizer, loader, epoch=iteration)
+        assert loader.ledger.complete and job.epoch == iteration + 1
 
 
 @cell("torch", "two datasets", "a new object each epoch")

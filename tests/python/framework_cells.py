@@ -1,5 +1,7 @@
 """Cells of the matrix of loops with Lightning and Accelerate."""
 
+import functools
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -46,7 +48,8 @@ def lightning_module(run, step=None, optimizers=1, manual=False, wrap=None):
             self.net = small_model()
             self.other = small_model() if optimizers == 2 else None
             self.automatic_optimization = not manual
-            self.used = [self.net if wrap is None else wrap(self.net)]  # in a list: no second name of the parameters
+            inner = [self.net] if self.other is None else [self.net, self.other]
+            self.used = [one if wrap is None else wrap(one) for one in inner]  # in a list: no second names
 
         def training_step(self, batch, index):
             number, x, y = batch
@@ -85,14 +88,16 @@ def lightning_clipped(run):
 
 @cell("lightning", "one backward", "log with sync_dist")
 def lightning_logged(run):
-    """Means of steps and of the epoch are over samples; a sum stays a sum."""
+    """Means of steps and of the epoch, whose last step has one sample, are over samples; a sum stays one over samples,
+    whoever stands in for none."""
     seen = []
 
     def step(module, x, y):
         loss = error(module.net, x, y)
         module.log("loss", loss.detach(), on_step=False, on_epoch=True, sync_dist=True)
+        module.log("both", loss.detach(), on_step=True, on_epoch=True, sync_dist=True, batch_size=len(x))
         module.log("samples", float(len(x)), on_step=False, on_epoch=True, reduce_fx="sum", sync_dist=True)
-        seen.append((len(x), loss.item()))
+        seen.append((run.jobs[0].share_counts[run.jobs[0].rank], loss.item()))
         return loss
 
     def end_epoch():
@@ -101,9 +106,11 @@ def lightning_logged(run):
 
     module = lightning_module(run, step)
     module.on_train_epoch_end = end_epoch
-    trainer = lightning_run(run, module)
-    assert trainer.callback_metrics["samples"] == SIZE
-    run.losses += [float(trainer.callback_metrics[name]) for name in ("loss", "epoch")]
+    found = lightning_run(run, module, Points(SIZE + 1)).callback_metrics
+    assert found["samples"] == SIZE + 1
+    for name in ("loss", "both_epoch"):
+        assert float(found[name]) == pytest.approx(float(found["epoch"]), rel=1e-12)
+    run.losses += [float(found[name]) for name in ("loss", "epoch", "both_step")]
 
 
 @cell("lightning", "one backward", "log of every step")
@@ -238,21 +245,32 @@ def lightning_manual_checkpointed(run):
 
 
 @cell("lightning", "GAN", "two optimizers")
-def lightning_gan(run):
+def lightning_gan(run, wrap=None):
     def step(module, x, y):
         of_net, of_other = module.optimizers()
-        module.manual_backward(error(module.net, x, y) + 0.0 * module.other(x).sum())
+        net, other = module.used
+        module.manual_backward(error(net, x, y) + 0.0 * other(x).sum())
         of_net.step()
         of_net.zero_grad()
         of_other.zero_grad()
-        module.manual_backward(functional.mse_loss(module.other(x), module.net(x).detach()) + 0.0 * module.net(x).sum())
+        module.manual_backward(functional.mse_loss(other(x), net(x).detach()) + 0.0 * net(x).sum())
         of_other.step()
         of_other.zero_grad()
         of_net.zero_grad()
 
-    module = lightning_module(run, step, optimizers=2, manual=True)
+    module = lightning_module(run, step, optimizers=2, manual=True, wrap=wrap)
     lightning_run(run, module)
     run.modules.append(module.other)
+
+
+@cell("lightning", "GAN", "two optimizers, torch.compile")
+def lightning_gan_compiled(run):
+    lightning_gan(run, compiled)
+
+
+@cell("lightning", "GAN", "two optimizers, activation checkpointing")
+def lightning_gan_checkpointed(run):
+    lightning_gan(run, checkpointed)
 
 
 def accelerate_run(run, accumulate=1, batch=BATCH, gather=False, twice=False, checkpoint=False, loader=None, wrap=None,
@@ -330,6 +348,12 @@ def accelerate_saved(run):
 @cell("accelerate", "one backward", "torch.compile")
 def accelerate_compiled(run):
     accelerate_run(run, dynamo_backend="aot_eager")
+
+
+for feature, options in (("gather_for_metrics", {"gather": True}), ("its own checkpoints", {"checkpoint": True})):
+    for way, more in (("torch.compile", {"dynamo_backend": "aot_eager"}),
+                      ("activation checkpointing", {"wrap": checkpointed})):  # fmt: skip
+        cell("accelerate", "one backward", f"{feature}, {way}")(functools.partial(accelerate_run, **options, **more))
 
 
 @cell("accelerate", "one backward", "activation checkpointing")

@@ -1,5 +1,5 @@
 """The cells of the matrix of loops: what people's loops look like, each run on two processes of which one is slow, and
-again in one. test_torch_loops.py runs them and compares; docs/loops.md lists them.
+again in one. test_torch_loops.py runs them and compares; docs/loops.md lists them (loop_document.py).
 
 A cell is a function of a Run. Every sample has a number, so that what a step used is known; whoever computes sleeps for
 as long as its samples take, 4 ms each on the slow worker and a quarter of that on the fast one: a step is long enough
@@ -26,6 +26,7 @@ BATCH = 40
 STEPS = 12
 SIZE = BATCH * STEPS
 SECONDS = (0.001, 0.004, 0.002)  # a sample, by rank
+OWN_ORDER = "1e-10, in its own order"  # as one process that is given the same batches
 
 
 @dataclass
@@ -67,6 +68,8 @@ class Run:
     modules: list = field(default_factory=list)
     jobs: list = field(default_factory=list)
     losses: list = field(default_factory=list)
+    batches: list = field(default_factory=list)  # (step, numbers)
+    seconds: list = field(default_factory=list)  # of computing a sample, by rank, a step at a time
 
     def job(self, **options):
         options = {"global_batch": BATCH, "on_step": self.note, **options}
@@ -76,6 +79,8 @@ class Run:
     def note(self, record):
         self.splits.append(record.batch_sizes)
         self.losses.append(record.loss)
+        self.seconds.append([worker.compute_seconds / size if size else None
+                             for worker, size in zip(record.workers, record.batch_sizes, strict=True)])  # fmt: skip
 
     def compute(self, numbers, epoch=0):
         """What the samples cost; they count as used."""
@@ -86,6 +91,7 @@ class Run:
         job = self.jobs[-1]
         if job._share is None or not job._share.stand_in:
             self.seen += [(epoch, int(number)) for number in numbers]
+            self.batches.append((job.step, [int(number) for number in numbers]))
 
     def sleep(self, samples):
         if self.slow:
@@ -99,8 +105,8 @@ class Run:
         for job in self.jobs:
             job.close()
         weights = [value.detach().flatten().double() for one in self.modules for value in one.state_dict().values()]
-        return {"seen": self.seen, "splits": self.splits, "losses": self.losses,
-                "weights": torch.cat(weights).tolist()}  # fmt: skip
+        return {"seen": self.seen, "splits": self.splits, "losses": self.losses, "batches": self.batches,
+                "seconds": self.seconds, "weights": torch.cat(weights).tolist()}  # fmt: skip
 
 
 def run_cell(name, slow, folder):
@@ -130,6 +136,24 @@ class Points(Dataset):
     def __getitem__(self, index):
         x = self.x[index] + (torch.rand(2, dtype=torch.float64) if self.noisy else 0.0)
         return self.first + index, x, (3.0 * self.x[index, :1] - self.x[index, 1:]).tanh()
+
+
+def replay(workers):
+    """What one process makes of the batches that the workers used together, with the loop of plain()."""
+    steps = {}
+    for step, numbers in (batch for one in workers for batch in one["batches"]):
+        steps.setdefault(step, []).extend(numbers)
+    model, points, losses = small_model(), Points(SIZE + 7), []
+    optimizer = sgd(model)
+    for step in sorted(steps):
+        _, xs, ys = zip(*(points[number] for number in steps[step]), strict=True)
+        loss = error(model, torch.stack(xs), torch.stack(ys))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    weights = torch.cat([value.detach().flatten() for value in model.parameters()])
+    return {"losses": losses, "splits": list(steps), "weights": weights.tolist()}
 
 
 class PointStream(IterableDataset):
@@ -516,24 +540,6 @@ def averaged(run):
         with torch.no_grad():
             for mine, theirs in zip(by_hand.parameters(), model.parameters(), strict=True):
                 mine.lerp_(theirs, 0.1)
-
-
-# The table of docs/loops.md.
-
-
-def table():
-    rows = [("framework", "loop", "with", "like one process", "each sample once", "split follows")]
-    rows += [(one.framework, one.loop, one.feature, one.parity, one.once, "yes") for one in CELLS.values()]
-    rows += [(*row, "1e-10", "yes", "yes") for row in SHARED["ROWS"].values()]
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]) + "\n"
-
-
-def with_table(text):
-    """A document with the table in place of the one that it has."""
-    before, _, rest = text.partition("| framework |")
-    after = rest.partition("\n\n")[2]
-    return before + table() + ("\n" + after if after else "")
 
 
 import data_cells  # noqa: E402, F401: enter their cells

@@ -1,5 +1,7 @@
 """Cells of the matrix of loops: what GANs, large models and their optimizers bring along."""
 
+import time
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -7,7 +9,7 @@ from torch.nn import functional
 import isochron.torch as isochron
 from loop_cells import (
     BATCH, SIZE, STEPS, Points, accumulated, as_it_is, cell, error, gan, in_fsdp, in_own_ddp, scaled_backward, sgd,
-    sharded_model, weighted, whole,
+    sharded_model, small_model, weighted, whole,
 )  # fmt: skip
 
 
@@ -238,3 +240,25 @@ def endless(run):
         optimizer.zero_grad()
     job.finish_step()
     assert job.step == STEPS and job.ledger.complete
+
+
+# No loop of its own: what becomes of shares where time hardly depends on them.
+
+
+def constant_time():
+    splits, words = [], []
+
+    def note(record):
+        splits.append(record.batch_sizes)
+        words.append(record.words)
+
+    job = isochron.Job(global_batch=64, on_step=note)
+    model = small_model()
+    model, optimizer = job.prepare(model, sgd(model))
+    for _, x, y in job.loader(Points(64 * 40)):
+        time.sleep(0.02)
+        job.backward(error(model, x, y))
+        optimizer.step()
+        optimizer.zero_grad()
+    job.close()
+    return {"splits": splits, "words": words}

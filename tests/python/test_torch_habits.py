@@ -111,6 +111,8 @@ def test_a_worker_may_be_lost_before_a_pass_that_ddp_would_not_average(trio, tmp
 def test_hugging_face_streams_are_dealt_by_shard(pair):
     results = pair.run("torch_stream_cases:streaming_dataset")
     assert together(results) == list(range(487))
+    hint = "the stream has 24 parts, of which every worker reads all; with job.loader(Shards.of(dataset)) each is"
+    assert [one["hints"] for one in results] == [[f"{hint} read by one"], []]
     assert results[0]["words"] == [
         "ValueError: the dataset was split by node; permitted: the whole one, which the job deals",
         "ValueError: Shards.of() got a list; permitted: a dataset with num_shards, shard()",
@@ -179,6 +181,10 @@ def test_what_a_dataloader_would_be_told_is_answered(alone):
     )
     for said, expected in zip(words.pop("attributes"), advice, strict=True):
         assert said.startswith(f"AttributeError: the loader of a job has no attribute {expected}")
+    ignored = words.pop("not taken over")
+    assert ignored.startswith("generator=<torch._C.Generator object at ")
+    assert " of the DataLoader is not taken over; say seed= to the Job" in ignored
+    assert ignored.endswith("timeout=7 of the DataLoader is not taken over; say timeout= to the Job")
     begins = {
         "shuffle": "loader() got shuffle=True; samples always come in a random order, by the job's seed=",
         "batch_size": "loader() got batch_size=8; the job deals global_batch= samples",

@@ -18,6 +18,7 @@ import isochron.torch as isochron
 from isochron.torch import collectives
 from data_cells import read_part
 from loop_cells import BATCH, Points, PointStream, error, sgd, small_model
+from torch_failure_cases import listening
 
 
 def begin(restore=None, order="loader prepare restore", dataset=None, **options):
@@ -283,7 +284,9 @@ def keywords():
     job.close()
     job = isochron.Job(global_batch=BATCH, last_batch="drop")
     assert len(job.loader(dropping)) == 487 // BATCH
-    loader = job.loader(Points())
+    with listening() as said:
+        loader = job.loader(DataLoader(Points(), generator=torch.Generator(), num_workers=1, timeout=7))
+    words["not taken over"] = "".join(said)
     names = "sampler", "batch_size", "batch_sampler", "x"
     words["attributes"] = [message_of(getattr, loader, name) for name in names]
     job.close()

@@ -70,7 +70,12 @@ def streaming_dataset():
     words = [message_of(isochron.Shards.of, split), message_of(isochron.Shards.of, [1]),
              message_of(isochron.Shards, [], read_part)]  # fmt: skip
     job.close()
-    return {"seen": seen, "words": words}
+    job = isochron.Job(global_batch=BATCH)
+    with listening() as said:
+        for _ in range(2):
+            job.loader(Streaming())
+    job.close()
+    return {"seen": seen, "words": words, "hints": [one for one in said if "parts" in one]}
 
 
 def streams_of_a_class():

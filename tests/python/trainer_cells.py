@@ -1,5 +1,6 @@
 """Cells of the matrix of loops with Hugging Face's Trainer."""
 
+import functools
 import pathlib
 import tempfile
 
@@ -95,6 +96,7 @@ def trainer_run(run, job=None, model=None, resume=None, evaluate=False, batch=BA
                                   data_collator=as_entries, loader_options=loader,
                                   eval_dataset=data(40) if evaluate else None)  # fmt: skip
         trainer.train(resume_from_checkpoint=resume)
+    assert model.checkpoints == options.get("gradient_checkpointing", False)
     run.modules = [model.net]
     return job
 
@@ -110,38 +112,19 @@ def trainer_by_tokens(run):
 
 
 @cell("transformers", "accumulate", "gradient_accumulation_steps")
-def trainer_accumulated(run):
-    trainer_run(run, batch=BATCH // 2, gradient_accumulation_steps=2)
-
-
-@cell("transformers", "one backward", "torch.compile")
-def trainer_compiled(run):
-    trainer_run(run, torch_compile=True, torch_compile_backend="aot_eager")
-
-
-@cell("transformers", "one backward", "activation checkpointing")
-def trainer_checkpointed(run):
-    model = Regressor(run)
-    trainer_run(run, model=model, gradient_checkpointing=True)
-    assert model.checkpoints
-
-
-@cell("transformers", "accumulate", "activation checkpointing")
-def trainer_accumulated_checkpointed(run):
-    model = Regressor(run)
-    trainer_run(run, model=model, batch=BATCH // 2, gradient_accumulation_steps=2, gradient_checkpointing=True)
-    assert model.checkpoints
+def trainer_accumulated(run, **more):
+    trainer_run(run, batch=BATCH // 2, gradient_accumulation_steps=2, **more)
 
 
 @cell("transformers", "early exit", "max_steps")
-def trainer_stopped(run):
-    job = trainer_run(run, max_steps=11)
+def trainer_stopped(run, **more):
+    job = trainer_run(run, max_steps=11, **more)
     assert job.step == 11
 
 
 @cell("transformers", "one backward", "group_by_length")
-def trainer_grouped(run):
-    job = trainer_run(run, train_sampling_strategy="group_by_length")
+def trainer_grouped(run, **more):
+    job = trainer_run(run, train_sampling_strategy="group_by_length", **more)
     assert job._replica.by_cost  # in place of the Trainer's sampler
 
 
@@ -163,8 +146,8 @@ def trainer_dropped(run):
 
 
 @cell("transformers", "one backward", "evaluation in between")
-def trainer_evaluated(run):
-    trainer_run(run, evaluate=True, eval_strategy="steps", eval_steps=4)
+def trainer_evaluated(run, **more):
+    trainer_run(run, evaluate=True, eval_strategy="steps", eval_steps=4, **more)
 
 
 @cell("transformers", "resume", "resume_from_checkpoint")
@@ -175,6 +158,16 @@ def trainer_resumed(run, **more):
     model = Regressor(run)
     job = trainer_run(run, model=model, max_steps=SIZE // BATCH, resume=f"{shared}/checkpoint-6", folder=shared, **more)
     assert job.step == SIZE // BATCH and job.ledger.complete
+
+
+for way, more in (("torch.compile", {"torch_compile": True, "torch_compile_backend": "aot_eager"}),
+                  ("activation checkpointing", {"gradient_checkpointing": True})):  # fmt: skip
+    cell("transformers", "one backward", way)(functools.partial(trainer_run, **more))
+    cell("transformers", "accumulate", way)(functools.partial(trainer_accumulated, **more))
+    cell("transformers", "early exit", f"max_steps, {way}")(functools.partial(trainer_stopped, **more))
+    cell("transformers", "one backward", f"group_by_length, {way}")(functools.partial(trainer_grouped, **more))
+    cell("transformers", "one backward", f"evaluation in between, {way}")(functools.partial(trainer_evaluated, **more))
+    cell("transformers", "resume", way)(functools.partial(trainer_resumed, **more))
 
 
 @cell("transformers", "stream", "max_steps")

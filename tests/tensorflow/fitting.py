@@ -34,10 +34,14 @@ def fit_options(folder):
     dataset = job.dataset((x, y))
     backup = keras.callbacks.BackupAndRestore(folder / "backup")
     for words, wrong in (
-        ("y of fit() is given; permitted in a job: job.dataset((x, y))", lambda: model.fit(x, y)),
+        ("y of fit() is given with a dataset; permitted in a job: job.dataset((x, y))", lambda: model.fit(dataset, y)),
         ("sample_weight of fit() is given", lambda: model.fit(dataset, sample_weight=weights)),
         ("validation_split of fit() is 0.2", lambda: model.fit(dataset, validation_split=0.2)),
-        ("x of fit() is of type ndarray", lambda: model.fit(x)),
+        ("batch_size of fit() is 8; permitted in a job: Job(global_batch=8)", lambda: model.fit(x, y, batch_size=8)),
+        ("x of fit() is of type list; permitted in a job: NumPy arrays and", lambda: model.fit(x.tolist(), y)),
+        ("y of fit() is of type list; permitted in a job: NumPy arrays and", lambda: model.fit(x, y.tolist())),
+        ("sample_weight of fit() is given without y", lambda: model.fit(x, sample_weight=weights)),
+        ("shuffle of fit() is False with arrays", lambda: model.fit(x, y, shuffle=False)),
         ("have a BackupAndRestore, which does not know", lambda: model.fit(dataset, callbacks=[backup])),
         ("steps_per_epoch is 4 with a dataset that ends", lambda: model.fit(dataset, steps_per_epoch=4)),
     ):
@@ -47,6 +51,46 @@ def fit_options(folder):
     raises(ValueError, "a tf.data.Dataset of RaggedTensors; permitted", lambda: job.dataset(ragged))
     batched = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
     raises(ValueError, "unbatch()", lambda: job.dataset(batched))
+    job.close()
+
+
+def fit_arrays(folder):
+    """What fit() is given is dealt out as job.dataset() would, and validated on what plain Keras would cut off."""
+    x, y = models.images()
+    weights = np.random.default_rng(4).uniform(0.5, 2.0, len(y)).astype("float32")
+    for samples, split in (((x, y, weights), 0.2), ((x, y), 0.0), ((tf.constant(x), tf.constant(y)), 0.3)):
+        job = make_job(min_batch=0)
+        model, _ = models.make("mlp", seed=3 + job.rank)
+        job.compile(model, optimizer=models.momentum(), loss=models.loss_function(), weighted_metrics=["accuracy"])
+        options = dict(zip(("x", "y", "sample_weight"), samples, strict=False))
+        for epoch in range(2):  # a second call goes on with the same data
+            found = model.fit(**options, initial_epoch=epoch, epochs=epoch + 1, validation_split=split, verbose=0,
+                              callbacks=[parity.Bind(job)]).history  # fmt: skip
+        assert job.epoch == 2 and job.ledger.complete, job
+        job.close()
+        reference, _ = models.make("mlp")
+        reference.compile(optimizer=models.momentum(), loss=models.loss_function(), weighted_metrics=["accuracy"])
+        cut = int(len(y) * (1.0 - split))
+        taken, kept = (tuple(np.asarray(array)[part] for array in samples) for part in (slice(cut), slice(cut, None)))
+        for _, batch in zip(range(2 * -(-cut // parity.BATCH)), parity.reference_batches(taken), strict=False):
+            reference.train_on_batch(*batch)
+        assert models.difference(model, reference) <= parity.TOLERANCE, models.difference(model, reference)
+        if split:
+            expected = reference.evaluate(*kept[:2], sample_weight=(*kept, None)[2], verbose=0)
+            mine = found["val_loss"][0], found["val_accuracy"][0]
+            np.testing.assert_allclose(mine, expected, atol=parity.TOLERANCE)
+
+
+def compiled_again(folder):
+    """In place of job.compile(), which everybody has in the fingers."""
+    job = make_job()
+    model, samples = models.make("mlp")
+    job.compile(model, optimizer=models.momentum(), loss=models.loss_function())
+    dataset = job.dataset(samples)
+    model.compile(optimizer=models.momentum(), loss=models.loss_function())
+    words = "the model was compiled again; call job.compile() in place of model.compile()"
+    raises(RuntimeError, words, lambda: model.fit(dataset, verbose=0))
+    assert job.step_number == 0
     job.close()
 
 
@@ -70,4 +114,4 @@ def summary(folder):
     return str(told)
 
 
-CASES = {"fit_options": fit_options, "summary": summary}
+CASES = {case.__name__: case for case in (fit_options, fit_arrays, compiled_again, summary)}

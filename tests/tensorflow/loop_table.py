@@ -6,12 +6,17 @@ ROWS = {
     "shuffled": ("tensorflow", "job.step", "tf.data with shuffle"),
     "batched": ("tensorflow", "job.step", "tf.data with batch and unbatch"),
     "padded": ("tensorflow", "job.step", "ragged samples, padded"),
+    "augmented": ("tensorflow", "job.step", "augmentation with seeds by sample"),
     "two_losses": ("tensorflow", "two losses", "one tape"),
     "clipped": ("tensorflow", "job.step", "gradients clipped by their norm"),
+    "left_early": ("tensorflow", "early exit", "end_epoch"),
+    "one_and_another": ("tensorflow", "two datasets", "one after the other"),
+    "resumed": ("tensorflow", "resume", "tf.data with shuffle"),
     "fit_pipeline": ("keras", "fit", "tf.data with shuffle"),
     "fit_class_weight": ("keras", "fit", "class_weight"),
     "fit_sample_weight": ("keras", "fit", "weights of samples"),
     "fit_padded": ("keras", "fit", "ragged samples, padded"),
+    "fit_repeated": ("keras", "fit", "steps_per_epoch and repeat"),
 }
 
 

@@ -29,7 +29,7 @@ def bind(job):
 
 def reference_batches(samples):
     """What the workers take together, a step at a time."""
-    sampler = _core.Sampler(models.SAMPLES, BATCH)
+    sampler = _core.Sampler(len(samples[0]), BATCH)
     for _ in range(STEPS):
         first = sampler.position
         numbers = sampler.samples(first, first + sampler.step_size)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ class KerasFit:
         bound = inspect.signature(type(self._model).fit).bind(self._model, *arguments, **options)
         given = bound.arguments
         _check(given)
+        if not isinstance(given["x"], tf.data.Dataset):
+            _take_arrays(self._job, given)
+        _check_steps(given)
         if given.get("class_weight"):
             given["x"] = _weighted_by_class(given["x"], given.pop("class_weight"))
         if not self._job.is_first and given.get("callbacks"):
@@ -151,26 +155,71 @@ def _weighted_by_class(dataset: tf.data.Dataset, weights: dict[int, float]) -> t
     return dataset.map(make_class_weight_map_fn(weights))
 
 
-INSTEAD = {  # of what fit() cannot do by itself in a job
-    "y": "job.dataset((x, y))",
-    "sample_weight": "job.dataset((x, y, weights))",
-    "validation_split": "validation_data=..., of samples that job.dataset(...) does not get",
+INSTEAD = {  # of what fit() cannot do by itself with a dataset in a job
+    "y": "job.dataset((x, y)), or arrays in place of the dataset",
+    "sample_weight": "job.dataset((x, y, weights)), or arrays in place of the dataset",
+    "validation_split": "validation_data=..., of samples that job.dataset(...) does not get, or arrays in place of the "
+    "dataset",
 }
 
 
 def _check(given: dict[str, Any]) -> None:
     """Refuses, before any work, what would not give the result of one process."""
-    for name, instead in INSTEAD.items():
-        if given.get(name) is not None and not (name == "validation_split" and not given[name]):
-            told = given[name] if name == "validation_split" else "given"
-            raise ValueError(f"{name} of fit() is {told}; permitted in a job: {instead}")
+    if given.get("batch_size") is not None:
+        raise ValueError(
+            f"batch_size of fit() is {given['batch_size']}; permitted in a job: "
+            f"Job(global_batch={given['batch_size']}), which its workers divide"
+        )
     if any(isinstance(one, keras.callbacks.BackupAndRestore) for one in _listed(given.get("callbacks") or [])):
         raise ValueError(
             "callbacks of fit() have a BackupAndRestore, which does not know the job's place in the data; permitted in "
             "a job: job.callback(backup=...)"
         )
     if not isinstance(given.get("x"), tf.data.Dataset):
-        raise ValueError(f"x of fit() is of type {type(given.get('x')).__name__}; permitted in a job: job.dataset(...)")
+        _check_arrays(given)
+        return
+    for name, instead in INSTEAD.items():
+        if given.get(name) is not None and not (name == "validation_split" and not given[name]):
+            told = given[name] if name == "validation_split" else "given"
+            raise ValueError(f"{name} of fit() is {told} with a dataset; permitted in a job: {instead}")
+
+
+def _check_arrays(given: dict[str, Any]) -> None:
+    for name in ("x", "y", "sample_weight"):
+        value = given.get(name)
+        arrays = all(isinstance(one, (np.ndarray, tf.Tensor)) for one in tf.nest.flatten(value))
+        if not arrays and (value is not None or name == "x"):
+            raise ValueError(
+                f"{name} of fit() is of type {type(value).__name__}; permitted in a job: NumPy arrays and tensors, or "
+                "job.dataset(...) for all of it"
+            )
+    if given.get("sample_weight") is not None and given.get("y") is None:
+        raise ValueError("sample_weight of fit() is given without y; permitted: x, y and sample_weight")
+    if given.get("shuffle", True) is False:
+        raise ValueError(
+            "shuffle of fit() is False with arrays, whose order follows the job's seed=; permitted: True, or a "
+            "tf.data.Dataset, whose order is its own, as in job.dataset(tf.data.Dataset.from_tensor_slices((x, y)))"
+        )
+
+
+def _take_arrays(job: Job, given: dict[str, Any]) -> None:
+    """Makes the job's dataset of them; the last ones are for validation, as Keras would cut them off."""
+    arrays = tuple(given.pop(name, None) for name in ("x", "y", "sample_weight"))
+    split = given.pop("validation_split", None)
+    if split and given.get("validation_data") is None:
+        # Keras offers it nowhere else.
+        from keras.src.trainers.data_adapters.array_slicing import train_validation_split
+
+        arrays, given["validation_data"] = train_validation_split(arrays, split)
+    given["x"] = job.dataset(tuple(_as_tuple(one) for one in arrays if one is not None))
+
+
+def _as_tuple(arrays: Any) -> Any:
+    """A tf.data.Dataset takes lists for arrays."""
+    return tuple(arrays) if isinstance(arrays, list) else arrays
+
+
+def _check_steps(given: dict[str, Any]) -> None:
     steps = given.get("steps_per_epoch")
     if steps is not None and given["x"].cardinality() != tf.data.INFINITE_CARDINALITY:
         raise ValueError(

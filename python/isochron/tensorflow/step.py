@@ -127,7 +127,9 @@ class Step:
         return tf.nest.map_structure(_one_sample, list(arguments))
 
     def read_states(self) -> list[tf.Tensor]:
-        return [tf.cast(tf.convert_to_tensor(state), tf.float32) for state in self._states()]
+        """Whole numbers as floats, of which double precision stays double."""
+        values = [tf.convert_to_tensor(state) for state in self._states()]
+        return [value if value.dtype == tf.float64 else tf.cast(value, tf.float32) for value in values]
 
     def nothing(self) -> Computed:
         """In place of what memory did not hold."""

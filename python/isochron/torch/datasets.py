@@ -6,6 +6,7 @@ one step. The replica holds the place of the present one; the others' wait here.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +17,12 @@ from isochron.errors import Error
 from isochron.options import SharedOptions
 from isochron.torch.dealt import DealtSource
 from isochron.torch.shards import Shards, ShardSource
-from isochron.torch.source import LoaderOptions, MapSource, is_stream, size_of
+from isochron.torch.source import HABITS, LoaderOptions, MapSource, is_stream, size_of
 from isochron.torch.streams import StreamSource
 from isochron.torch.trace import Trace
 from isochron.torch.world import World
+
+log = logging.getLogger("isochron")
 
 Source = MapSource | StreamSource | ShardSource
 
@@ -50,7 +53,7 @@ def replica_size(dataset: Any, options: LoaderOptions) -> int:
     return 0 if is_stream(dataset) else size_of(dataset, options)
 
 
-def take_over(loader: DataLoader[Any], drops_last: bool) -> tuple[Any, dict[str, Any]]:
+def take_over(loader: DataLoader[Any], drops_last: bool, warns: bool) -> tuple[Any, dict[str, Any]]:
     """Takes over a DataLoader: dataset, and what loader() would be told. Batches and their order are the job's."""
     batches: Any = loader.batch_sampler
     if batches is None:
@@ -65,6 +68,9 @@ def take_over(loader: DataLoader[Any], drops_last: bool) -> tuple[Any, dict[str,
         )
     if batches.drop_last and not drops_last:
         raise ValueError("the DataLoader has drop_last=True; say last_batch='drop' to the Job, or leave it out")
+    for name, usual in (("generator", None), ("timeout", 0)):
+        if warns and (value := getattr(loader, name)) != usual:
+            log.warning("%s=%r of the DataLoader is not taken over; %s", name, value, HABITS[name])
     told: dict[str, Any] = {
         "num_workers": loader.num_workers,
         "pin_memory": loader.pin_memory,

@@ -240,7 +240,7 @@ class Job(Steps):
         """
         given: dict[str, Any] = {**options}
         if isinstance(dataset, DataLoader):
-            dataset, taken_over = take_over(dataset, self.options.last_batch == "drop")
+            dataset, taken_over = take_over(dataset, self.options.last_batch == "drop", warns=self.rank == 0)
             given = {**taken_over, **given}
         self.options.check_dataset(is_stream(dataset))
         told = LoaderOptions.of(given)

@@ -82,6 +82,13 @@ class Datasets:
 
     def _replace_data(self, data: Data, dataset: Any, options: LoaderOptions) -> None:
         """By another object of the same data, or with other options."""
+        size, before_it = replica_size(dataset, options), replica_size(data.dataset, data.options)
+        if size != before_it:
+            which = "loader()" if data.name is None else f"loader() with name={data.name!r}"
+            raise ValueError(
+                f"{which} got {size} samples an epoch in place of {before_it}; permitted: as many, which a sampler= "
+                "may draw, or another name="
+            )
         self._select(data)
         before = data.dataset, data.options
         known = dataset is not data.dataset and data.name is None

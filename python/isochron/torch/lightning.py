@@ -21,7 +21,7 @@ from isochron.torch.job import Job
 from isochron.torch.streams import StreamSource
 
 
-MEANS = ("mean", "avg", torch.mean)  # by which Lightning may be told to reduce what is logged
+NOTHING = {"sum": 0.0, "min": float("inf"), "max": float("-inf")}  # what counts for nothing in such a reduction
 
 
 class IsochronCallback(Callback):
@@ -60,19 +60,31 @@ class IsochronCallback(Callback):
 
         def weighted(*arguments: Any, **options: Any) -> None:
             told = signature.bind(*arguments, **options).arguments
-            averaged = told.get("sync_dist") and told.get("reduce_fx", "mean") in MEANS
-            if averaged and trainer.training and isinstance(told["value"], (int, float, torch.Tensor)):
-                told["value"] = told["value"] * self._weight_of_logs(module)
-                told["batch_size"] = 1  # steps count alike in the mean over an epoch
+            exchanged = told.get("sync_dist") and trainer.training
+            if exchanged and isinstance(told["value"], (int, float, torch.Tensor)):
+                self._weigh_log(told, module)
             log(**told)
 
         module.log = weighted
 
-    def _weight_of_logs(self, module: Any) -> float:
-        """The weight in the step under way, or behind the last one in the whole epoch."""
-        if self.job.share_counts and module._current_fx_name != "on_train_epoch_end":
-            return self.job.share_weight
-        return self._mine * self.job.size / self._everybodys if self._everybodys else 1.0
+    def _weigh_log(self, told: dict[str, Any], module: Any) -> None:
+        reduction = told.get("reduce_fx", "mean")
+        name = str(getattr(reduction, "__name__", reduction)).lower()
+        value, counts = told["value"], self.job.share_counts
+        if name in ("mean", "avg"):
+            weight, samples = self._weight_of_logs(module)
+            told["value"] = value * weight
+            told["batch_size"] = samples  # of all workers: the mean over an epoch is over samples, too
+        elif name in NOTHING and counts and counts[self.job.rank] == 0:  # of a sample that stands in
+            floats = isinstance(value, torch.Tensor) and value.is_floating_point()
+            told["value"] = torch.full_like(value, NOTHING[name]) if floats else NOTHING[name]
+
+    def _weight_of_logs(self, module: Any) -> tuple[float, int]:
+        """The weight and everybody's samples in the step under way, or behind the last one in the whole epoch."""
+        counts = self.job.share_counts
+        if counts and module._current_fx_name != "on_train_epoch_end":
+            return self.job.share_weight, sum(counts)
+        return (self._mine * self.job.size / self._everybodys, self._everybodys) if self._everybodys else (1.0, 1)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         self._mine = self._everybodys = 0

@@ -22,7 +22,7 @@ from isochron._core import Replica, StepPlan, mix_key
 from isochron.errors import Error
 from isochron.options import SharedOptions
 from isochron.torch.source import LoaderOptions, Share
-from isochron.torch.streams import CHUNK, read_stream, require_whole
+from isochron.torch.streams import CHUNK, count_parts, read_stream, require_whole
 from isochron.torch.world import World
 
 MOST_SNAPSHOTS = 256
@@ -52,8 +52,8 @@ class Shards:
     def of(dataset: Any) -> Shards:
         """A streaming dataset of Hugging Face's datasets, whole: not what split_dataset_by_node() returns."""
         require_whole(dataset)
-        count = getattr(dataset, "num_shards", None) or getattr(dataset, "n_shards", 0)
-        if not count or not hasattr(dataset, "shard"):
+        count = count_parts(dataset)
+        if count == 0:
             kind = type(dataset).__name__
             raise ValueError(f"Shards.of() got a {kind}; permitted: a dataset with num_shards, shard()")
         return Shards(range(count), lambda number: dataset.shard(num_shards=count, index=number))

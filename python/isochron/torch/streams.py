@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate
@@ -26,6 +27,7 @@ from isochron.torch.world import World
 log = logging.getLogger("isochron")
 
 CHUNK = 16  # samples that are read at a time
+_told_of_parts: WeakSet[World] = WeakSet()  # by the jobs of these
 
 
 class ChunkedStream(IterableDataset):
@@ -57,6 +59,12 @@ def require_whole(dataset: Any) -> None:
     """Raises ValueError for what split_dataset_by_node() of Hugging Face's datasets returns."""
     if getattr(dataset, "_distributed", None) is not None:
         raise ValueError("the dataset was split by node; permitted: the whole one, which the job deals")
+
+
+def count_parts(dataset: Any) -> int:
+    """Of a streaming dataset of Hugging Face's, or one like it; 0: it cannot be read in parts."""
+    parts = getattr(dataset, "num_shards", None) or getattr(dataset, "n_shards", 0)
+    return int(parts) if parts and hasattr(dataset, "shard") else 0
 
 
 def _as_it_is(sample: Any) -> Any:
@@ -103,6 +111,14 @@ class StreamSource:
                 "num_workers is %d for a stream, which one process of every worker reads, since each further one would "
                 "read all of it again; Shards are for streams of which each process reads a part",
                 options.num_workers,
+            )
+        parts = 0 if self._deals_by_cost else count_parts(dataset)
+        if parts > 1 and world.size > 1 and replica.rank == 0 and world not in _told_of_parts:
+            _told_of_parts.add(world)
+            log.warning(
+                "the stream has %d parts, of which every worker reads all; with job.loader(Shards.of(dataset)) each is "
+                "read by one",
+                parts,
             )
         self._world = world
         self._seed = job.seed
