@@ -3,8 +3,10 @@
 import contextlib
 import dataclasses
 import importlib.util
+import json
 import pathlib
 import socket
+import struct
 import sys
 import threading
 import time
@@ -21,7 +23,7 @@ from isochron._core import TcpLink, lay_out
 from isochron.place import Place
 from isochron.served.session import Owner, Session
 from isochron.served.sockets import Sockets
-from chances import changed, random_json
+from chances import changed, random_json, scribbled
 from test_served import Descent, options_of, replica_of
 
 PACKAGE = pathlib.Path(isochron.__file__).parent
@@ -430,7 +432,7 @@ def test_workers_of_one_host_share_a_key_by_a_file_for_them_alone(tmp_path, monk
 # After the handshake.
 
 
-PUSH, PULL, REPORT, ANSWER, FAILURE, VALUES = 1, 2, 3, 7, 8, 16  # tags of isochron/server
+PUSH, PULL, REPORT, GRADIENT, ANSWER, FAILURE, ALIVE, VALUES = 1, 2, 3, 6, 7, 8, 9, 16  # tags of isochron/server
 
 
 def link_frame(tag, message, length=None):
@@ -493,6 +495,39 @@ def test_requests_that_make_no_sense_end_the_job_with_the_senders_name(tag, mess
         told = theirs.recv(int.from_bytes(head[4:], "little"), socket.MSG_WAITALL)
         assert failure_of(link).text.encode() in told
         session.close(orderly=False)
+
+
+def push_header(chunk, settings):
+    """A PushHeader (isochron/core/dispatch/messages.h) of worker 3's first iteration."""
+    worker, iteration, turn, epoch, first, last, samples = 3, 0, 0, 0, 0, 1, 0
+    numbers = struct.pack("<8q2d?", chunk, worker, iteration, turn, epoch, first, last, samples, 1.0, 1.0, False)
+    return numbers + struct.pack("<I", len(settings)) + settings
+
+
+def test_settings_that_are_none_end_the_job_with_the_senders_name(chance):
+    true = {"lr": 0.5, "momentum": 0.9, "betas": [0.9, 0.99]}
+    for number in range(25):
+        words = scribbled(chance, true) if number > 1 else {} if number else true
+        settings = DEEP if number == 2 else json.dumps(words).encode()
+        with linked() as (link, theirs):
+            layout, options = lay_out([[("f8", 8, 10)]], 4), options_of(sync="asp")
+            session = Session(
+                Owner(lambda mine: [mine], lambda samples: None, lambda record: None), replica_of(4, options),
+                options, link, layout, [Descent(np.zeros(2))], 0)  # fmt: skip
+            session.enter()
+            theirs.sendall(link_frame(PUSH, push_header(0, settings)) + link_frame(GRADIENT, bytes(16)))
+            kind = ALIVE
+            while kind == ALIVE:
+                head = theirs.recv(12, socket.MSG_WAITALL)
+                kind, said = int.from_bytes(head[:4], "little"), b""
+                while len(said) < int.from_bytes(head[4:], "little"):
+                    said += theirs.recv(int.from_bytes(head[4:], "little") - len(said))
+            assert kind in ((ANSWER,) if number == 0 else (ANSWER, FAILURE)), said
+            if kind == FAILURE:
+                assert failure_of(link).ranks == [3], said
+                assert "rank 3 on there sent what cannot be served: " in failure_of(link).text, said
+            assert number != 1 or kind == FAILURE
+            session.close(orderly=False)
 
 
 def test_launchers_without_torch_share_what_only_they_can_read_and_write():
