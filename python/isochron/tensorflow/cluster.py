@@ -186,17 +186,18 @@ def _join(
         if left <= 0:
             raise TimeoutError(f"rank 0 did not answer at {place.address}:{place.port} in time", [0], [place.address])
         time.sleep(_RETRY_SECONDS)  # it is not listening yet, or has made another key meanwhile
-    missing, addresses = answer.get("missing"), answer.get("addresses")
+    missing: Any = answer.get("missing")
+    addresses: Any = answer.get("addresses")
     if _is_list_of(int, missing) and missing and all(0 < rank < place.size for rank in missing):
         raise _not_there(place, missing)
-    if not _is_list_of(str, addresses) or len(addresses) != place.size:
-        raise PeerError(
-            f"rank 0 at {place.address}:{place.port} answered {reprlib.repr(answer)}; permitted: the ranks that are "
-            f"missing, or the addresses of all {place.size} workers (is it of the same version?)",
-            [0],
-            [place.address],
-        )
-    return addresses
+    if _is_list_of(str, addresses) and len(addresses) == place.size:
+        return addresses
+    raise PeerError(
+        f"rank 0 at {place.address}:{place.port} answered {reprlib.repr(answer)}; permitted: the ranks that are "
+        f"missing, or the addresses of all {place.size} workers (is it of the same version?)",
+        [0],
+        [place.address],
+    )
 
 
 def _is_list_of(kind: type, value: Any) -> bool:
