@@ -61,10 +61,27 @@ def begin_of(pid):
         return None
 
 
-def is_orphan(name):
-    """Whether it is of a launcher that has ended: isochron-PROCESS-…"""
-    words = name.split("-")
-    return words[0] == "isochron" and not lives(words[1])
+def in_use(folder):
+    """Files there that some process maps or holds open. Those of other users cannot be looked at."""
+    used, prefix = set(), f"{folder}/"
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            used.update(os.readlink(descriptor) for descriptor in (process / "fd").iterdir())
+        with contextlib.suppress(OSError):
+            for line in (process / "maps").read_text().splitlines():
+                used.add(line[line.find("/") :] if prefix in line else "")
+    return {name for name in used if name.startswith(prefix)}
+
+
+def left_in(folder, before):
+    """What is new there, and neither of a launcher that lives, isochron-PROCESS-…, nor in anybody's use."""
+    used, left = in_use(folder), []
+    for name in sorted(set(os.listdir(folder)) - before):
+        words = name.split("-")
+        owned = words[0] == "isochron" and len(words) > 1 and lives(words[1])
+        if not owned and not any(one == f"{folder}/{name}" or one.startswith(f"{folder}/{name}/") for one in used):
+            left.append(name)
+    return left
 
 
 def resident_mib(pid):
@@ -249,7 +266,7 @@ class Soak:
         if proof.returncode != 0:
             self.problems.append("the ledger is not proven: " + proof.stdout[-300:] + proof.stderr[-300:])
         left = sorted(set(os.listdir(self.folder)) - self.keeps - {"stacks"})
-        left += sorted(name for name in set(os.listdir("/dev/shm")) - self.shared if is_orphan(name))
+        left += left_in("/dev/shm", self.shared)
         if left:
             self.problems.append(f"files are left: {left}")
         events, steps = {}, 0

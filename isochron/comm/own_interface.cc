@@ -1,6 +1,7 @@
 #include "isochron/comm/own_interface.h"
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -61,9 +62,17 @@ std::string variable(const char* name) {
 }
 
 #ifdef ISOCHRON_PRELOADED
+// Nobody could take an error of a program that is only loaded into: a name that is none opens no port to others.
 const bool kRestrictedFromTheStart [[maybe_unused]] = [] {
   if (const std::string name = variable(kVariable); if_nametoindex(name.c_str()) != 0) {
     restrict_to(name);
+  } else if (!name.empty()) {
+    (void)std::fprintf(
+        stderr,
+        "isochron: warning: %s is '%s', which is no network interface; ports are opened on loopback alone\n",
+        kVariable,
+        name.c_str());
+    restrict_to(kLoopback);
   }
   return true;
 }();

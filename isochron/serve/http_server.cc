@@ -31,6 +31,7 @@ constexpr milliseconds kRequestTime{2000};  // from the connection to the last b
 constexpr milliseconds kAnswerTime{30000};  // until an answer, or a part of a stream, is taken
 constexpr milliseconds kLingerTime{1000};   // for what a client still sends when it has its answer
 constexpr milliseconds kBetweenParts{500};  // of a stream
+constexpr milliseconds kStall{5000};        // without taking anything, when others wait for their parts of streams
 constexpr milliseconds kLook{50};           // how often streams are asked for more
 constexpr milliseconds kUntilAlive{1000};   // after which a stream without news says that it is there
 constexpr milliseconds kGoodbye{1000};      // for streams to end by themselves
@@ -71,15 +72,17 @@ struct Connection {
   Stage stage = Stage::kRequest;
   Clock::time_point until;   // the time of this stage, or of this part of a stream, is over
   std::string request;       // as far as it has come
-  std::string output;        // what has to be sent
-  std::size_t sent = 0;      // of it
+  std::string head;          // what has to be sent, and after it
+  std::string output;        // this
+  std::size_t sent = 0;      // of both
+  Clock::time_point taken;   // when the client last took some of it, or could begin to
   std::size_t lingered = 0;  // bytes that came after the request
   Stream stream;
   Clock::time_point next_part;  // when the stream is asked again
   bool is_last = false;         // nothing follows the output
   bool is_closed = false;       // the client sends no more
 
-  [[nodiscard]] std::size_t pending() const { return output.size() - sent; }
+  [[nodiscard]] std::size_t pending() const { return head.size() + output.size() - sent; }
 };
 
 }  // namespace detail
@@ -212,8 +215,9 @@ class HttpServer::Loop {
     }
   }
 
+  /// Fewer in one turn than an address may have, so that what has come with the others is read before it must go.
   void accept() {
-    for (std::size_t i = 0; i < kMostConnections; ++i) {
+    for (std::size_t i = 0; i < kMostPerAddress / 2; ++i) {
       sockaddr_storage address{};
       socklen_t size = sizeof address;
       Descriptor socket(
@@ -278,19 +282,32 @@ class HttpServer::Loop {
     }
   }
 
-  /// Bytes of answers and of parts of streams that have not been taken yet.
-  [[nodiscard]] std::size_t held() const {
-    std::size_t bytes = 0;
-    for (const Connection& connection : connections_) {
-      bytes += connection.output.size();
+  /// Makes room for `bytes` more of a stage. Others in it that hold more than kSmallAnswer are given up, the one that
+  /// has taken nothing for the longest first, unless it took something after `before`. Whether there is room now.
+  bool give_up_others(const Connection& newcomer, std::size_t bytes, Clock::time_point before) {
+    while (true) {
+      std::size_t held = bytes;
+      Connection* longest = nullptr;
+      for (Connection& one : connections_) {
+        if (&one == &newcomer || one.stage != newcomer.stage || one.output.size() <= kSmallAnswer) {
+          continue;
+        }
+        held += one.output.size();
+        longest = longest == nullptr || one.taken < longest->taken ? &one : longest;
+      }
+      if (held <= kMostPendingBytes || longest == nullptr) {
+        return true;
+      }
+      if (longest->taken > before) {
+        return false;
+      }
+      longest->stage = Stage::kOver;
+      std::string().swap(longest->output);
+      longest->sent = longest->head.size();
     }
-    return bytes;
   }
 
   [[nodiscard]] HttpAnswer answer_to(const HttpRequest& request) const {
-    if (held() > kMostPendingBytes) {
-      return {.reply = refusal(503, "too many answers have not been taken yet")};
-    }
     try {
       HttpAnswer answer = handler_(request);
       if (answer.stream && streams() >= kMostStreams) {
@@ -302,25 +319,30 @@ class HttpServer::Loop {
     }
   }
 
-  static void answer(Connection& connection, HttpAnswer answer) {
+  void answer(Connection& connection, HttpAnswer answer) {
     std::string().swap(connection.request);
-    connection.until = Clock::now() + kAnswerTime;
+    connection.taken = Clock::now();
+    connection.until = connection.taken + kAnswerTime;
     if (answer.stream) {
       connection.stage = Stage::kStream;
       connection.stream = std::move(answer.stream);
-      connection.output = head_of(answer.reply, {});
+      connection.head = head_of(answer.reply, {});
       return;
     }
     connection.stage = Stage::kAnswer;
     connection.is_last = true;
-    connection.output = head_of(answer.reply, answer.reply.body.size()) + answer.reply.body;
+    connection.head = head_of(answer.reply, answer.reply.body.size());
+    connection.output = std::move(answer.reply.body);
+    if (connection.output.size() > kSmallAnswer) {
+      give_up_others(connection, connection.output.size(), Clock::time_point::max());
+    }
   }
 
-  void ask_stream(Connection& connection) const {
+  void ask_stream(Connection& connection) {
     const Clock::time_point now = Clock::now();
     connection.until = now + kAnswerTime;
-    if ((now < connection.next_part || held() > kMostPendingBytes) && !stopping_) {
-      return;  // where others take nothing, a stream waits until they have, or until their time is over
+    if ((now < connection.next_part || !give_up_others(connection, 0, now - kStall)) && !stopping_) {
+      return;  // where others take nothing, a stream waits until they have, or are given up
     }
     StreamPart part = connection.stream();
     if (part.text.empty() && now < connection.next_part + kUntilAlive) {
@@ -328,21 +350,27 @@ class HttpServer::Loop {
     }
     connection.output = part.text.empty() ? std::string(kStillHere) : std::move(part.text);
     connection.sent = 0;
+    connection.taken = now;
     connection.is_last = part.last;
     connection.next_part = now + kBetweenParts;
   }
 
   static void send(Connection& connection) {
-    const std::string_view rest = std::string_view(connection.output).substr(connection.sent);
+    const std::size_t head = connection.head.size();
+    const std::string_view rest = connection.sent < head
+                                      ? std::string_view(connection.head).substr(connection.sent)
+                                      : std::string_view(connection.output).substr(connection.sent - head);
     const ssize_t size = ::send(connection.socket.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
     if (size < 0) {
       connection.stage = errno == EAGAIN || errno == EINTR ? connection.stage : Stage::kOver;
       return;
     }
     connection.sent += static_cast<std::size_t>(size);
+    connection.taken = Clock::now();
     if (connection.pending() > 0) {
       return;
     }
+    std::string().swap(connection.head);
     std::string().swap(connection.output);  // an assignment would keep its memory
     connection.sent = 0;
     if (connection.is_closed) {
@@ -355,7 +383,7 @@ class HttpServer::Loop {
   }
 
   /// The time of a connection is over.
-  static void give_up(Connection& connection) {
+  void give_up(Connection& connection) {
     if (connection.stage == Stage::kRequest) {
       answer(connection, {.reply = refusal(408, "a request has two seconds")});
     } else {

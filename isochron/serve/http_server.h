@@ -2,8 +2,9 @@
 //
 // Everything that others can make it take is bounded: connections in all and per address, of which the oldest that is
 // not a stream makes room for the next one, so that who opens many and says nothing keeps nobody out; the bytes and the
-// time of a request; the time in which an answer is taken; and what lies ready to be sent to all of them together. An
-// answer is either a text or a stream of parts, for which it asks as they are taken.
+// time of a request; the time in which an answer is taken; and what lies ready to be sent to all of them together, of
+// which the answer that nobody has taken from for the longest makes room for the next one, so that who takes nothing
+// keeps nobody waiting. An answer is either a text or a stream of parts, for which it asks as they are taken.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,9 @@ namespace isochron::serve {
 inline constexpr std::size_t kMostConnections = 64;
 inline constexpr std::size_t kMostPerAddress = 32;
 inline constexpr std::size_t kMostStreams = 16;
-inline constexpr std::size_t kMostPendingBytes = 4 << 20;  // beyond these no more answers, nor parts of streams
+/// Beyond these, counted apart for answers and for parts of streams, the one that waits for the longest is given up.
+inline constexpr std::size_t kMostPendingBytes = 4 << 20;
+inline constexpr std::size_t kSmallAnswer = 64 << 10;  // this much costs nobody else an answer
 
 /// The next part of a stream, empty if there is nothing to say yet.
 struct StreamPart {

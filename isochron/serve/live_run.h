@@ -1,8 +1,10 @@
 // A run while it happens, shared between who reports it and those who look at it.
 //
-// Safe for any number of threads. Adding a record costs O(workers) and never waits for a reader's network.
+// Safe for any number of threads. Adding a record costs O(workers) and never waits for a reader's network. A page costs
+// the trainer's memory, so a live one shows fewer bins than a report: still more than a screen has columns.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -16,7 +18,10 @@ namespace isochron::serve {
 
 class LiveRun {
  public:
-  explicit LiveRun(const RunHeader& header) : view_(header), metrics_(header) {}
+  /// Workers times bins: a page of about a megabyte.
+  static constexpr std::size_t kCells = view::RunView::kDefaultCells / 4;
+
+  explicit LiveRun(const RunHeader& header) : view_(header, kCells), metrics_(header) {}
 
   void add(const StepRecord& record);
   void add(const UpdateRecord& record);

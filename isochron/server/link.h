@@ -57,6 +57,8 @@ using Transfers = std::vector<std::shared_ptr<Transfer>>;
 class Link {
  public:
   using Clock = std::chrono::steady_clock;
+  // Bytes. Who tells more has a defect, or damaged memory, and is an error that names it wherever it comes.
+  static constexpr std::uint64_t kMostMessage = std::uint64_t{256} << 20;
 
   // `peers` are by rank. `timeout` is that of every wait for somebody who is silent.
   Link(int rank, std::vector<Peer> peers, std::chrono::milliseconds timeout);
@@ -70,7 +72,7 @@ class Link {
   [[nodiscard]] const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] std::chrono::milliseconds timeout() const { return timeout_; }
 
-  // A message of any length, which the link keeps for as long as it needs it.
+  // A message of up to kMostMessage, which the link keeps for as long as it needs it.
   virtual void tell(int rank, int tag, std::string message) = 0;
   // Bytes that stay as they are, or a place for exactly as many, until the transfer has ended.
   virtual std::shared_ptr<Transfer> send(int rank, int tag, Bytes bytes) = 0;

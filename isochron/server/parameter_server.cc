@@ -12,6 +12,20 @@ namespace {
 constexpr std::size_t kMostIncoming = 16;  // gradients that are received at the same time
 constexpr auto kBetweenChecks = std::chrono::milliseconds(100);
 
+// An error in what somebody has sent is about the sender.
+template <class Call>
+void naming(const Peer& sender, const Call& call) {
+  try {
+    call();
+  } catch (const PeerError&) {
+    throw;
+  } catch (const Error& error) {
+    throw PeerError(name_of(sender) + " sent what cannot be served: " + error.what(), {sender});
+  } catch (const std::out_of_range&) {
+    throw PeerError(name_of(sender) + " sent what cannot be served: a chunk that is not here", {sender});
+  }
+}
+
 }  // namespace
 
 ParameterServer::ParameterServer(Link& link, Chunks chunks, Coordinator* coordinator)
@@ -139,16 +153,7 @@ bool ParameterServer::take_request() {
   if (!request) {
     return false;
   }
-  const Peer& sender = link_.peer(request->rank);
-  try {
-    answer(*request);
-  } catch (const PeerError&) {
-    throw;
-  } catch (const Error& error) {
-    throw PeerError(name_of(sender) + " sent what cannot be served: " + error.what(), {sender});
-  } catch (const std::out_of_range&) {
-    throw PeerError(name_of(sender) + " sent what cannot be served: a chunk that is not here", {sender});
-  }
+  naming(link_.peer(request->rank), [&] { answer(*request); });
   return true;
 }
 
@@ -195,7 +200,10 @@ bool ParameterServer::finish_gradients() {
   for (auto incoming = incoming_.begin(); incoming != incoming_.end();) {
     if (link_.ended(*incoming->transfer)) {
       const std::size_t size = chunks_.at(incoming->push.chunk)->size();
-      answer(incoming->rank, incoming->push, Space(incoming->gradient).first(size));
+      // Only now it is seen whether the settings that came before it are some.
+      naming(link_.peer(incoming->rank), [&] {
+        answer(incoming->rank, incoming->push, Space(incoming->gradient).first(size));
+      });
       spare_.push_back(std::move(incoming->gradient));
       incoming = incoming_.erase(incoming);
       any = true;

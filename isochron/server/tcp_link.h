@@ -29,8 +29,6 @@ namespace isochron::server {
 
 class TcpLink final : public Link {
  public:
-  static constexpr std::uint64_t kMostMessage = std::uint64_t{256} << 20;  // bytes
-
   TcpLink(int rank, std::vector<Peer> peers, std::chrono::milliseconds timeout);
   ~TcpLink() override;
 

@@ -77,13 +77,15 @@ std::string page(const std::vector<NamedRun>& runs, const PageOptions& options) 
       "</title>\n<link rel=\"icon\" href=\"data:,\">\n";
   html += "<!--\nuPlot " + std::string(kUplotLicence) + "\n-->\n";
   html += style(kUplotStyle, nonce) + style(kPageStyle, nonce) + "</head>\n" + std::string(kPageBody);
-  html +=
-      R"(<script type="application/json" id="data" nonce=")" + nonce + "\">" + page_json(runs, options) + "</script>\n";
+  html += R"(<script type="application/json" id="data" nonce=")" + nonce + "\">";
+  html += page_json(runs, options);
+  html += "</script>\n";
   html += script(kUplotScript, nonce);
   for (const std::string_view part : kPageScripts) {
     html += script(part, nonce);
   }
-  return html + "</html>\n";
+  html += "</html>\n";
+  return html;
 }
 
 }  // namespace isochron::view

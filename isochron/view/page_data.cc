@@ -209,7 +209,10 @@ std::string to_page_json(const RunView& view, const std::string& name, const Sin
   return script_safe(object.str());
 }
 
-std::string script_safe(const std::string& json) {
+std::string script_safe(std::string json) {
+  if (json.find('<') == std::string::npos) {
+    return json;  // nearly always: it is long, and a copy would double the memory of a page
+  }
   std::string text;
   text.reserve(json.size());
   for (const char c : json) {

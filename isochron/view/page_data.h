@@ -30,7 +30,7 @@ struct Since {
 [[nodiscard]] std::string to_page_json(const RunView& view, const std::string& name, const Since& since = {});
 
 /// `json` that no HTML parser takes for the end of a script or the start of a comment.
-[[nodiscard]] std::string script_safe(const std::string& json);
+[[nodiscard]] std::string script_safe(std::string json);
 
 /// {"policy", "samples_per_second", "step_seconds", …}: the keys that every command uses.
 [[nodiscard]] std::string to_json(const Summary& summary, const RunHeader& header);

@@ -7,6 +7,7 @@ isochron.torch.sealed.SealedStore, and likewise raise OSError when the first hos
 
 from __future__ import annotations
 
+import reprlib
 import socket
 import threading
 import time
@@ -69,4 +70,7 @@ class RemoteBoard:
     def _ask(self, hello: dict[str, Any]) -> str | None:
         link, said = door.knock(*self._place, self._key, hello, ANSWER_SECONDS)
         link.close()
-        return said.get("value")
+        value = said.get("value")
+        if not isinstance(value, str | None):
+            raise OSError(f"what answers there for the first host says {reprlib.repr(value)}; permitted: letters")
+        return value

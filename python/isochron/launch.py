@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -37,6 +38,7 @@ LOOK_SECONDS = 0.5  # between two looks at the store and at who is stopped
 STOPPED_LOOKS = 10  # so often everybody who is left was stopped: nobody waits for them any longer
 LOST_SECONDS = 60.0  # without a sign of another host's launcher
 STORE_TIMEOUT = timedelta(minutes=5)
+HOST_WORDS = re.compile(r"(?P<state>running|still|done) (?P<ended>[0-9]{1,9}) [0-9]+")  # what a host's launcher says
 
 # The kernel ends a worker when its launcher is gone, however that came. It must be asked for in the worker itself.
 WITH_PARENT = """
@@ -244,9 +246,11 @@ class Launcher:
             self._tell(f"host/{self._node}", f"{state} {len(self._codes)} {self._looks}")
 
     def _other_hosts(self) -> list[tuple[str, int]]:
-        """Says of each how its workers are and how many have ended; one that has said nothing yet counts as running."""
-        said = [self._hear(f"host/{node}") or "running 0 0" for node in range(self._hosts) if node != self._node]
-        return [(text.split()[0], int(text.split()[1])) for text in said]
+        """Says of each how its workers are and how many have ended; one that has said nothing yet, or nothing that can
+        be read, counts as running."""
+        said = [self._hear(f"host/{node}") for node in range(self._hosts) if node != self._node]
+        found = [HOST_WORDS.fullmatch(text or "") for text in said]
+        return [(words["state"], int(words["ended"])) if words else ("running", 0) for words in found]
 
     def _await_other_hosts(self) -> None:
         heard: dict[int, tuple[str | None, float]] = {}
@@ -256,7 +260,7 @@ class Launcher:
                 text, now = self._hear(f"host/{node}"), time.monotonic()
                 if node not in heard or heard[node][0] != text:
                     heard[node] = text, now
-                if (text or "").startswith("done"):
+                if (text or "").startswith("done "):
                     waiting.remove(node)
                 elif now - heard[node][1] > LOST_SECONDS:
                     self._say(f"host {node} has not been heard of for {LOST_SECONDS:g} s; it is not waited for")

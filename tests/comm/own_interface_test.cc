@@ -1,11 +1,14 @@
 #include "isochron/comm/own_interface.h"
 
 #include <array>
+#include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
 #include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -13,6 +16,9 @@
 
 namespace isochron {
 namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
 
 // Where a socket ends up that asks for this address.
 std::string bound_to(const std::string& wanted, int only_v6 = 1) {
@@ -65,6 +71,28 @@ TEST(OwnInterfaceTest, RefusesWhatIsNoInterface) {
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(), "ISOCHRON_INTERFACE is 'moon0'; permitted: a network interface");
   }
+}
+
+// What `isochron launch` preloads into mpirun: who is only loaded has no error to end with, and must not open to all.
+TEST(OwnInterfaceTest, ANameThatIsNoneOpensNoPortToOthersWherePreloaded) {
+  const auto bound = [](const std::string& interface) {
+    const std::string program =
+        "import socket; s = socket.socket(); s.bind((chr(48), 0)); print(s.getsockname()[0], flush=True)";
+    const std::string command = "LD_PRELOAD=" ISOCHRON_BIN "/isochron-interface.so ISOCHRON_INTERFACE=" + interface +
+                                " python3 -c '" + program + "' 2>&1";
+    const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+    std::string said;
+    std::array<char, 256> bytes{};
+    while (fgets(bytes.data(), bytes.size(), pipe.get()) != nullptr) {
+      said += bytes.data();
+    }
+    return said;
+  };
+  EXPECT_EQ(bound(""), "0.0.0.0\n");
+  EXPECT_EQ(bound("lo"), "127.0.0.1\n");
+  const std::string unknown = bound("moon0");
+  EXPECT_THAT(unknown, EndsWith("127.0.0.1\n"));
+  EXPECT_THAT(unknown, HasSubstr("warning: ISOCHRON_INTERFACE is 'moon0', which is no network interface"));
 }
 
 TEST(OwnInterfaceTest, IsWhatIsGivenElseLoopbackOnOneHost) {

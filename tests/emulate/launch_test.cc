@@ -1,6 +1,7 @@
 // Runs `isochron launch` with real workers under mpirun, and looks at what becomes of them.
 #include "isochron/emulate/launch.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -381,10 +382,18 @@ TEST_F(LaunchTest, RemovesWhatAKilledLauncherLeft) {
   const std::string slow = report(0);
   const pid_t first = std::stoi(value(slow, "leader"));
   const pid_t second = std::stoi(value(report(1), "leader"));
-  kill(launcher_, SIGKILL);
+  const pid_t launcher = launcher_;
+  kill(launcher, SIGKILL);
   EXPECT_EQ(end(), 128 + SIGKILL);
   EXPECT_TRUE(await([&] { return has_ended(first) && has_ended(second); })) << "mpirun ends with its launcher";
+  const auto its_shared_memory = [stem = "isochron-" + std::to_string(launcher) + "-"] {
+    return std::ranges::count_if(fs::directory_iterator("/dev/shm"), [&](const fs::directory_entry& entry) {
+      return entry.path().filename().string().starts_with(stem);
+    });
+  };
+  EXPECT_EQ(its_shared_memory(), 1) << "nobody was there to remove it";
   EXPECT_EQ(run({"-n", "1"}, "true"), 0);
+  EXPECT_EQ(its_shared_memory(), 0);
   EXPECT_FALSE(fs::exists(fs::path(value(slow, "ISOCHRON_CGROUP")).parent_path()));
   EXPECT_FALSE(fs::exists(fs::path(value(slow, "ISOCHRON_STEP_FILE")).parent_path()));
 }

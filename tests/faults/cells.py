@@ -87,6 +87,8 @@ class Cell:
     @property
     def seconds(self):
         """In words: how long it takes, beyond the step that is computed again."""
+        if self.front == "launch" and self.fault == "stop":
+            return "`--start-timeout`"  # until then nobody trains with it whose time-out could count
         return "the time-out" if self.is_meeting or self.fault == "stop" else "at once"
 
     @property
@@ -129,7 +131,9 @@ CELLS = [
     *_cells("launch", "bsp", (*DEATHS, "stop"), ("join",), "joined"),
     # PyTorch, in step. Who is left re-forms; only the user's own collective calls tell of the loss by an error.
     *_cells("start", "bsp", LOSSES, ("start",), "named"),
-    *_cells("PyTorch", "bsp", LOSSES, ("rendezvous", "evaluation"), "named"),
+    *(cell for sync in ("bsp", "local", "asp", "ssp") for cell in _cells(
+        "PyTorch", sync, LOSSES, ("rendezvous",), "named")),
+    *_cells("PyTorch", "bsp", LOSSES, ("evaluation",), "named"),
     *_cells("PyTorch", "bsp", LOSSES, (*COMPUTING, "checkpoint", "join", "leave", "end"), "on"),
     *_cells("PyTorch", "bsp", ("nan",), ("step", "reduction"), "all"),
     *_cells("PyTorch", "bsp", ("nan-skip",), ("step", "reduction"), "skipped"),
@@ -151,13 +155,14 @@ CELLS = [
     *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, LOSSES, ("end",), "done")),
     *(cell for sync in ("asp", "ssp") for cell in _cells("PyTorch", sync, ("nan",), ("step", "reduction"), "all")),
     *_cells("PyTorch", "local", ("nan",), ("step",), "all"),
-    # TensorFlow: a lost worker ends the job, which begins the same way in step and out of it.
-    *_cells("TensorFlow", "bsp", LOSSES, ("start", "rendezvous"), "named"),
+    # TensorFlow: a lost worker ends the job.
     *(cell for sync in ("bsp", "asp", "ssp") for cell in _cells(
-        "TensorFlow", sync, LOSSES, (*COMPUTING, "checkpoint", "evaluation"), "named")),
+        "TensorFlow", sync, LOSSES, ("start", "rendezvous", *COMPUTING, "checkpoint", "evaluation"), "named")),
     *_cells("TensorFlow", "bsp", LOSSES, ("leave",), "named"),
     *(cell for sync in ("asp", "ssp") for cell in _cells("TensorFlow", sync, LOSSES, ("leave",), "left")),
     *(cell for sync in ("bsp", "asp", "ssp") for cell in _cells("TensorFlow", sync, LOSSES, ("end",), "done")),
+    *_cells("TensorFlow", "bsp", ("nan",), ("step", "reduction"), "all"),
+    *_cells("TensorFlow", "bsp", ("disk",), ("checkpoint",), "told"),
     # The protocol of core/replica, which jobs in Python run on, by itself in one process.
     *_cells("replica", "bsp", DEATHS, (*COMPUTING, "checkpoint", "evaluation", "join", "leave", "end"), "on"),
     *_cells("replica", "bsp", ("memory",), ("step", "end"), "smaller"),

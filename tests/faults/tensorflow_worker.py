@@ -47,7 +47,15 @@ class Striker:
             os.kill(os.getpid(), signal.SIGKILL if self.fault == "kill" else signal.SIGSTOP)
         elif self.fault == "exit":
             os._exit(0)
-        raise KeyError("my own mistake")
+        elif self.fault == "error":
+            raise KeyError("my own mistake")
+        elif self.fault == "disk":
+            raise OSError(28, "No space left on device")
+
+    def factor_in(self, phase):
+        """Of what is computed in the phase."""
+        self(phase)
+        return float("nan") if self.fault == "nan" and self.phase == phase else 1.0
 
 
 def tried(sync, phase, strike, timeout, folder):
@@ -56,10 +64,12 @@ def tried(sync, phase, strike, timeout, folder):
 
     try:
         return train(isochron, sync, phase, strike, timeout, folder)
+    except isochron.NonFiniteError as error:
+        return {"end": "numbers", "words": str(error)}
     except isochron.PeerError as error:
         return {"end": "named", "words": str(error), "ranks": list(error.ranks)}
     except Exception as error:
-        if strike.done:  # a script ends with its error, and its connections with it
+        if strike.done and strike.fault == "error":  # a script ends with its error, and its connections with it
             os._exit(1)
         return {"end": "error", "words": f"{type(error).__name__}: {error}"}
 
@@ -77,41 +87,75 @@ def struck_before_it_registers(strike):
     coordination.configure = struck
 
 
+def struck_while_it_writes(strike):
+    write = tf.train.Checkpoint.write
+
+    def struck(*arguments):
+        strike("checkpoint")
+        return write(*arguments)
+
+    tf.train.Checkpoint.write = struck
+
+
+def ask_before_the_optimizer(before):
+    """When the gradients have been added up, and before a variable has changed."""
+    apply = keras.optimizers.SGD.apply
+
+    def struck(self, gradients, variables=None):
+        with tf.control_dependencies([tf.py_function(before, [], [])]):
+            gradients = [tf.identity(gradient) for gradient in gradients]
+        apply(self, gradients, variables)
+
+    keras.optimizers.SGD.apply = struck
+
+
 def train(isochron, sync, phase, strike, timeout, folder):
     strike("start")
     struck_before_it_registers(strike)
+    if strike.fault == "disk":
+        struck_while_it_writes(strike)
     job = isochron.Job(global_batch=BATCH, sync=sync, timeout=timeout)
     keras.utils.set_random_seed(3)
     generator = np.random.default_rng(1)
     samples = generator.normal(size=(STEPS * BATCH, 6)).astype("float32"), generator.integers(0, 3, STEPS * BATCH)
     model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, activation="tanh"), keras.layers.Dense(3)])
+    count, when = 0, WHEN[sync]
+
+    def before_the_optimizer():
+        # Out of step it is that of this worker's share, whoever's gradient it takes, in a thread where no script runs.
+        if count == when if sync == "bsp" else strike.fault != "error":
+            strike("optimizer")
+
+    ask_before_the_optimizer(before_the_optimizer)
     optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     job.prepare(model, optimizer)
-    count, when = 0, WHEN[sync]
 
-    def before_the_exchange():
-        if count == when:
-            strike("reduction")
+    def factor_in(phase):
+        def factor():
+            return strike.factor_in(phase) if count == when else 1.0
+
+        number = tf.py_function(factor, [], tf.float32)
+        number.set_shape([])
+        return number
 
     @job.step
     def step(x, y):
         with tf.GradientTape() as tape:
-            loss = loss_of(y, model(x, training=True))
+            loss = loss_of(y, model(x, training=True)) * factor_in("step")
         gradients = tape.gradient(loss, model.trainable_variables)
-        with tf.control_dependencies([tf.py_function(before_the_exchange, [], [])]):
-            gradients = [tf.identity(gradient) for gradient in gradients]
-        optimizer.apply(gradients, model.trainable_variables)
+        with tf.control_dependencies(gradients):
+            factor = factor_in("reduction")
+        optimizer.apply([gradient * factor for gradient in gradients], model.trainable_variables)
         return loss
 
     for x, y in job.dataset(samples):
-        if count == when:
-            strike("step")
         step(x, y)
-        if count == when:
-            strike("optimizer")
+        if sync != "bsp" and count == when and strike.fault == "error":
+            strike("optimizer")  # while the gradient is on its way to the optimizers
         if sync == "bsp" and count == when and phase == "checkpoint":
-            strike("checkpoint")
+            if strike.fault != "disk":
+                strike("checkpoint")
             job.save(str(folder / "saved"))
         if sync == "bsp" and count == when and phase == "evaluation":
             strike("evaluation")
@@ -136,7 +180,7 @@ class Job:
     def __init__(self, cell, scratch):
         self.cell = cell
         sync, phase, fault, timeout = cell.split(":")
-        self.victim = 0 if fault.endswith("-first") else 1
+        self.victim = 0 if fault.endswith("-first") or fault == "disk" else 1
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=scratch))
         self.began = time.monotonic()
         self.deadline = self.began + LIMIT
@@ -185,7 +229,8 @@ class Job:
         struck = self.folder / "struck"
         began = float(struck.read_text()) if struck.exists() else self.began
         ended = [answer["moment"] for answer in answers if answer] or [time.monotonic()]
-        return {"cell": self.cell, "victim": self.victim, "answers": answers, "seconds": max(ended) - began}
+        return {"cell": self.cell, "victim": self.victim, "struck": struck.exists(), "answers": answers,
+                "seconds": max(ended) - began}  # fmt: skip
 
 
 def main(waiting):

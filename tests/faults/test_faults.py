@@ -42,8 +42,9 @@ class TorchJobs:
         self._once = threading.Lock()
 
     def run(self, cell):
-        """What became of every rank: its answer, or None if it died; which rank was struck; and the parameters after
-        every step of the same job without a fault. The seconds from the fault to the survivors' end."""
+        """What became of every rank: its answer, or None if it died; which rank was to be struck, and whether it was;
+        the parameters after every step of the same job without a fault. The seconds from the fault to the survivors'
+        end."""
         victim = 0 if cell.fault == "kill-first" or cell.fault == "disk" else 1
         size = 4 if cell.phase == "join" else 3
         arguments = {"sync": cell.sync, "phase": cell.phase, "fault": cell.fault.split("-")[0], "victim": victim,
@@ -54,10 +55,10 @@ class TorchJobs:
             arguments["first_lost"] = size - 1
         if cell.fault == "nan-skip":
             arguments["numbers"] = "skip"
-        answers, seconds = self._ranks(size, arguments, victim if cell.fault == "stop" else None)
+        answers, seconds, struck = self._ranks(size, arguments, victim if cell.fault == "stop" else None)
         with self._once:
             course = self._undisturbed(3 if cell.outcome == "skipped" else None) if cell.sync == "bsp" else None
-        return (answers, victim, course), seconds
+        return (answers, victim, struck, course), seconds
 
     @functools.cache  # noqa: B019
     def _undisturbed(self, left_out):
@@ -75,9 +76,11 @@ class TorchJobs:
             struck, began = pathlib.Path(folder) / "struck", time.monotonic()
             ranks.start("torch_worker:tried", folder=folder, **arguments)
             answers = [self._answer(ranks, rank, rank == stopped) for rank in range(size)]
-            began = float(struck.read_text()) if struck.exists() else began
+            is_struck = struck.exists()
+            began = float(struck.read_text()) if is_struck else began
         ranks.close()
-        return answers, max((answer.get("moment", began + LONG) for answer in answers if answer), default=began) - began
+        ended = max((answer.get("moment", began + LONG) for answer in answers if answer), default=began)
+        return answers, ended - began, is_struck
 
     @staticmethod
     def _answer(ranks, rank, stopped):
@@ -101,14 +104,16 @@ def check_left(survivors, victim):
     assert all(victim in answer["ranks"] for answer in named), survivors
 
 
-def check_struck(cell, answers, victim):
-    """A fault that takes a worker has taken it. A worker of a PyTorch job that is stopped is not waited for: there the
-    others tell, who have evicted it."""
-    assert cell.fault not in cells.LOSSES or answers[victim] is None, answers
+def check_struck(cell, answers, victim, struck):
+    """A fault that takes a worker has taken it: it came to that place, where it left a mark, and no further. Without
+    the mark one that is slow, or that nobody waits for since it is to be stopped, would look the same."""
+    if cell.fault in cells.LOSSES:
+        assert struck, f"rank {victim} never came to the phase '{cell.phase}': {answers}"
+        assert answers[victim] is None, answers
 
 
-def check_torch(cell, answers, victim, course):
-    check_struck(cell, answers, victim)
+def check_torch(cell, answers, victim, struck, course):
+    check_struck(cell, answers, victim, struck)
     survivors = [answer for answer in answers if answer is not None]
     if cell.outcome == "left":
         return check_left(survivors, victim)
@@ -210,15 +215,21 @@ class TensorFlowJobs:
             self._process.kill()
 
 
-def check_tensorflow(cell, answers, victim, undisturbed):
-    check_struck(cell, answers, victim)
-    survivors = [answer for rank, answer in enumerate(answers) if rank != victim]
+def check_tensorflow(cell, answers, victim, struck, undisturbed):
+    check_struck(cell, answers, victim, struck)
+    survivors = [answer for rank, answer in enumerate(answers) if rank != victim or cell.fault not in cells.LOSSES]
     if cell.outcome == "left":
         return check_left(survivors, victim)
-    expected = {"named": "named", "done": "on"}[cell.outcome]
+    expected = {"named": "named", "done": "on", "all": "numbers", "told": "error"}[cell.outcome]
     assert all(answer is not None and answer["end"] == expected for answer in survivors), answers
     if expected == "named":
         assert all(victim in answer["ranks"] for answer in survivors), answers
+        return
+    if expected == "numbers":
+        assert struck and all(f"-{victim} (rank {victim}" in answer["words"] for answer in survivors), answers
+        return
+    if expected == "error":
+        assert struck and all("No space left on device" in answer["words"] for answer in survivors), answers
         return
     assert all(answer["complete"] for answer in survivors), answers
     assert len({str(answer["values"]) for answer in survivors}) == 1
@@ -293,7 +304,7 @@ def test_a_fault_in_tensorflow(jobs, name):
     result = jobs.tensorflow.result(jobs.tensorflow.words_of(cell))
     undisturbed = jobs.tensorflow.result(jobs.tensorflow.undisturbed)
     check_time(cell, result["seconds"])
-    check_tensorflow(cell, result["answers"], result["victim"], undisturbed["answers"])
+    check_tensorflow(cell, result["answers"], result["victim"], result["struck"], undisturbed["answers"])
 
 
 @pytest.mark.parametrize("name", names("replica"))

@@ -1,23 +1,29 @@
 """Ports that workers open: what strangers say there, and that it neither ends nor delays anything."""
 
 import contextlib
+import dataclasses
 import importlib.util
+import json
 import pathlib
 import socket
+import struct
+import sys
 import threading
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import isochron
-from isochron import door, job_key
+from isochron import door, job_key, launch
 from isochron.board import Board, RemoteBoard
 from isochron._core import TcpLink, lay_out
+from isochron.place import Place
 from isochron.served.session import Owner, Session
 from isochron.served.sockets import Sockets
-from chances import changed, random_json
+from chances import changed, random_json, scribbled
 from test_served import Descent, options_of, replica_of
 
 PACKAGE = pathlib.Path(isochron.__file__).parent
@@ -163,12 +169,19 @@ def test_nonsense_from_one_who_knows_the_key_ends_its_connection_alone(text, mon
         assert visit(entrance, {"again": 1}) == {"heard": {"again": 1}}
 
 
+def without_tensorflow(name):
+    """A module of isochron.tensorflow, which as a package imports TensorFlow."""
+    spec = importlib.util.spec_from_file_location(name, PACKAGE / "tensorflow" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where its dataclasses look for it
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.mark.parametrize("kind", ["board", "roll call"])
 def test_what_key_holders_say_is_answered_or_ends_their_connection(kind, chance):
     """Whatever it is; the next one is answered."""
-    roll_call = importlib.util.spec_from_file_location("roll_call", PACKAGE / "tensorflow" / "roll_call.py")
-    module = importlib.util.module_from_spec(roll_call)
-    roll_call.loader.exec_module(module)  # without TensorFlow, which its package imports
+    module = without_tensorflow("roll_call")
     listener = socket.create_server(("127.0.0.1", 0))
     place = listener.getsockname()[:2]
     kept = Board(listener, KEY) if kind == "board" else module.RollCall(listener, KEY, 3)
@@ -182,6 +195,75 @@ def test_what_key_holders_say_is_answered_or_ends_their_connection(kind, chance)
         assert kept.get("mine") == "value"
     else:
         assert module.call({1: place}, KEY, 5.0) == {1: 0}
+
+
+@contextlib.contextmanager
+def true_door(chance, *names):
+    """One that knows the key, and whose answers are of another version, or of a worker with damaged memory."""
+
+    def answer(guest):
+        words = {name: random_json(chance) for name in names if chance.random() < 0.9}
+        guest.answer(words if chance.random() < 0.8 else random_json(chance))
+        guest.close()
+
+    with opened(answer) as entrance:
+        yield "127.0.0.1", entrance.port
+
+
+def test_a_board_whose_answers_cannot_be_read_counts_as_gone(chance):
+    with true_door(chance, "value") as place:
+        for _ in range(100):
+            with contextlib.suppress(OSError):
+                found = RemoteBoard(*place, KEY, 0.0).get("host/0")
+                assert found is None or isinstance(found, str), found
+
+
+def test_a_worker_whose_answer_to_the_roll_call_cannot_be_read_has_not_answered(chance):
+    roll_call = without_tensorflow("roll_call")
+    with true_door(chance, "step") as place:
+        for _ in range(100):
+            (step,) = roll_call.call({1: place}, KEY, 5.0).values()
+            assert step is None or type(step) is int, step
+
+
+def test_a_rendezvous_whose_answer_cannot_be_read_is_an_error_that_names_the_first_worker(chance):
+    cluster = without_tensorflow("cluster")
+    refused = 0
+    with true_door(chance, "missing", "addresses") as (address, port):
+        place = Place(rank=1, size=3, local_rank=1, launcher="torchrun", address=address, port=port)
+        for _ in range(60):
+            with pytest.raises(isochron.PeerError) as error:
+                cluster._join(place, 1, lambda: KEY, time.monotonic() + 0.2, 5.0)
+            assert error.value.ranks == (0,), error.value
+            refused += "permitted: the ranks that are missing, or the addresses of all 3" in str(error.value)
+    assert refused > 0
+
+
+def test_what_the_first_worker_says_of_a_rendezvous_is_bounded_by_the_job():
+    cluster = without_tensorflow("cluster")
+    place = Place(rank=1, size=3, local_rank=1, launcher="torchrun", address="127.0.0.1", port=0)
+    for words in ({"missing": [3]}, {"missing": []}, {"missing": [True]}, {"addresses": ["a:1", "b:2"]},
+                  {"addresses": ["a:1", "b:2", 3]}, {"addresses": "abc"}, {"missing": "ab"}):  # fmt: skip
+        with opened(lambda guest, words=words: (guest.answer(words), guest.close())) as entrance:
+            there = dataclasses.replace(place, port=entrance.port)
+            with pytest.raises(isochron.PeerError, match="rank 0 at 127.0.0.1:.* answered .*; permitted: the ranks"):
+                cluster._join(there, 1, lambda: KEY, time.monotonic() + 5.0, 5.0)
+
+
+def test_another_host_whose_words_cannot_be_read_counts_as_running(chance):
+    options = types.SimpleNamespace(_hosts=3, _node=0)
+    said = {"host/1": "still 2 17", "host/2": ""}
+    options._hear = said.get
+    for _ in range(300):
+        words = random_json(chance)
+        text = chance.choice(["running 1 2", "done 3 4", "still -1 0", "done", "done 1", "done x 1", "running 1e9 1",
+                              "running " + "9" * 5000 + " 1", str(words)])  # fmt: skip
+        other = changed(chance, text.encode("utf-8", "replace")).decode("latin-1")
+        said["host/2"] = text if chance.random() < 0.3 else other
+        first, (state, ended) = launch.Launcher._other_hosts(options)
+        assert first == ("still", 2) and state in ("running", "still", "done") and 0 <= ended < 10**9
+    said["host/2"] = "done x 1"
+    assert launch.Launcher._other_hosts(options) == [("still", 2), ("running", 0)]
 
 
 def test_another_key_opens_no_door_and_no_other_door_is_taken_for_ours(monkeypatch):
@@ -350,7 +432,7 @@ def test_workers_of_one_host_share_a_key_by_a_file_for_them_alone(tmp_path, monk
 # After the handshake.
 
 
-PUSH, PULL, REPORT, ANSWER, FAILURE, VALUES = 1, 2, 3, 7, 8, 16  # tags of isochron/server
+PUSH, PULL, REPORT, GRADIENT, ANSWER, FAILURE, ALIVE, VALUES = 1, 2, 3, 6, 7, 8, 9, 16  # tags of isochron/server
 
 
 def link_frame(tag, message, length=None):
@@ -413,6 +495,39 @@ def test_requests_that_make_no_sense_end_the_job_with_the_senders_name(tag, mess
         told = theirs.recv(int.from_bytes(head[4:], "little"), socket.MSG_WAITALL)
         assert failure_of(link).text.encode() in told
         session.close(orderly=False)
+
+
+def push_header(chunk, settings):
+    """A PushHeader (isochron/core/dispatch/messages.h) of worker 3's first iteration."""
+    worker, iteration, turn, epoch, first, last, samples = 3, 0, 0, 0, 0, 1, 0
+    numbers = struct.pack("<8q2d?", chunk, worker, iteration, turn, epoch, first, last, samples, 1.0, 1.0, False)
+    return numbers + struct.pack("<I", len(settings)) + settings
+
+
+def test_settings_that_are_none_end_the_job_with_the_senders_name(chance):
+    true = {"lr": 0.5, "momentum": 0.9, "betas": [0.9, 0.99]}
+    for number in range(25):
+        words = scribbled(chance, true) if number > 1 else {} if number else true
+        settings = DEEP if number == 2 else json.dumps(words).encode()
+        with linked() as (link, theirs):
+            layout, options = lay_out([[("f8", 8, 10)]], 4), options_of(sync="asp")
+            session = Session(
+                Owner(lambda mine: [mine], lambda samples: None, lambda record: None), replica_of(4, options),
+                options, link, layout, [Descent(np.zeros(2))], 0)  # fmt: skip
+            session.enter()
+            theirs.sendall(link_frame(PUSH, push_header(0, settings)) + link_frame(GRADIENT, bytes(16)))
+            kind = ALIVE
+            while kind == ALIVE:
+                head = theirs.recv(12, socket.MSG_WAITALL)
+                kind, said = int.from_bytes(head[:4], "little"), b""
+                while len(said) < int.from_bytes(head[4:], "little"):
+                    said += theirs.recv(int.from_bytes(head[4:], "little") - len(said))
+            assert kind in ((ANSWER,) if number == 0 else (ANSWER, FAILURE)), said
+            if kind == FAILURE:
+                assert failure_of(link).ranks == [3], said
+                assert "rank 3 on there sent what cannot be served: " in failure_of(link).text, said
+            assert number != 1 or kind == FAILURE
+            session.close(orderly=False)
 
 
 def test_launchers_without_torch_share_what_only_they_can_read_and_write():

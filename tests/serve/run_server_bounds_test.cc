@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/sanitized.h"
@@ -33,7 +35,12 @@ constexpr int kPatience = 20'000;  // ms: far beyond every bound, so that only a
 /// A client that says what it is told to, byte by byte if need be.
 class Caller {
  public:
-  explicit Caller(std::int64_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit Caller(std::int64_t port, const char* from = "127.0.0.1")
+      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in here{};
+    here.sin_family = AF_INET;
+    ::inet_pton(AF_INET, from, &here.sin_addr);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<const sockaddr*>(&here), sizeof here), 0);
     sockaddr_in there{};
     there.sin_family = AF_INET;
     there.sin_port = htons(static_cast<std::uint16_t>(port));
@@ -59,18 +66,21 @@ class Caller {
     pollfd waiting{.fd = socket_, .events = POLLIN, .revents = 0};
     return ::poll(&waiting, 1, milliseconds) > 0;
   }
-  /// All until the end; what comes later than kPatience is missing.
-  [[nodiscard]] std::string hear() const {
-    std::string text;
+  /// All until the end, in parts; what comes later than kPatience is missing.
+  void hear(const std::function<void(std::string_view)>& take) const {
     std::array<char, 65536> bytes{};
     while (hears_within(kPatience)) {
       const ssize_t size = ::recv(socket_, bytes.data(), bytes.size(), 0);
       if (size <= 0) {
-        return text;
+        return;
       }
-      text.append(bytes.data(), static_cast<std::size_t>(size));
+      take({bytes.data(), static_cast<std::size_t>(size)});
     }
-    ADD_FAILURE() << "no end after " << text.size() << " bytes";
+    ADD_FAILURE() << "no end";
+  }
+  [[nodiscard]] std::string hear() const {
+    std::string text;
+    hear([&](std::string_view part) { text += part; });
     return text;
   }
 
@@ -84,10 +94,19 @@ std::string request(const std::string& path, const std::string& headers = "") {
   return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n";
 }
 
-std::string answer_to(const auto& server, const std::string& bytes) {
-  const Caller caller(server.port());
+std::string answer_to(const auto& server, const std::string& bytes, const char* from = "127.0.0.1") {
+  const Caller caller(server.port(), from);
   (void)caller.say(bytes);
   return caller.hear();
+}
+
+/// Without keeping it, so that it costs this process what it costs the server.
+std::size_t size_of_answer(const auto& server, const std::string& bytes) {
+  const Caller caller(server.port());
+  (void)caller.say(bytes);
+  std::size_t size = 0;
+  caller.hear([&](std::string_view part) { size += part.size(); });
+  return size;
 }
 
 std::int64_t resident_bytes() {
@@ -152,23 +171,95 @@ TEST(RunServerBoundsTest, RefusesManyHeaderLines) {
   EXPECT_THAT(answer_to(server, request("/healthz")), StartsWith("HTTP/1.1 200 "));
 }
 
+/// A page that no socket's buffer holds, and a small answer.
+HttpAnswer large_or_small(const HttpRequest& asked, std::size_t bytes) {
+  std::string body = "ok";
+  if (asked.path == "/") {
+    body.reserve(bytes + 7);  // or the text alone would take twice the memory
+    body.assign(bytes, 'x');
+    body += "</html>";
+  }
+  return {.reply = {.body = std::move(body)}};
+}
+
 TEST(RunServerBoundsTest, ReadersWhoTakeNothingCostFewMegabytes) {
-  // 60 answers of 3 MB, which no socket's buffer holds, would be 180 MB.
-  const HttpServer server("127.0.0.1", 0, [](const HttpRequest& asked) {
-    return HttpAnswer{.reply = {.body = asked.path == "/" ? std::string(3'000'000, 'x') + "</html>" : "ok"}};
-  });
-  ASSERT_GT(answer_to(server, request("/")).size(), 3'000'000U);
+  // 60 answers of 5 MB would be 300 MB.
+  const HttpServer server("127.0.0.1", 0, [](const HttpRequest& asked) { return large_or_small(asked, 5'000'000); });
+  ASSERT_GT(size_of_answer(server, request("/")), 5'000'000U);
   const std::int64_t before = resident_bytes();
   std::vector<Caller> readers;
   for (int i = 0; i < 60; ++i) {
     (void)readers.emplace_back(server.port()).say(request("/"));
   }
-  EXPECT_THAT(answer_to(server, request("/healthz")), StartsWith("HTTP/1.1 "));  // all of them had their turn
+  EXPECT_THAT(answer_to(server, request("/healthz")), StartsWith("HTTP/1.1 200 "));  // all of them had their turn
   if (!kSanitized) {
     EXPECT_LT(resident_bytes() - before, 4 * static_cast<std::int64_t>(kMostPendingBytes));
   }
-  readers.clear();
-  EXPECT_THAT(answer_to(server, request("/")), HasSubstr("</html>"));
+  EXPECT_GT(size_of_answer(server, request("/")), 5'000'000U) << "while none of them has taken anything";
+}
+
+TEST(RunServerBoundsTest, OneWhoTakesNothingClosesThePageForNobody) {
+  const HttpServer server("127.0.0.1", 0, [](const HttpRequest& asked) { return large_or_small(asked, 9'000'000); });
+  const Caller stranger(server.port());
+  EXPECT_TRUE(stranger.say(request("/")));
+  EXPECT_TRUE(stranger.hears_within(kPatience));  // more than may lie ready is its answer alone
+  for (const char* const path : {"/healthz", "/", "/metrics", "/"}) {
+    const std::string answer = answer_to(server, request(path), "127.0.0.2");
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 ")) << path;  // a matcher would print 9 MB
+    EXPECT_TRUE(answer.ends_with(path == std::string_view("/") ? "</html>" : "ok")) << path;
+  }
+  EXPECT_FALSE(stranger.hear().ends_with("</html>")) << "its answer has made room for the others";
+}
+
+TEST(RunServerBoundsTest, ASmallAnswerTakesNobodyHis) {
+  const HttpServer server("127.0.0.1", 0, [](const HttpRequest& asked) { return large_or_small(asked, 9'000'000); });
+  const Caller reader(server.port());
+  EXPECT_TRUE(reader.say(request("/")));
+  EXPECT_TRUE(reader.hears_within(kPatience));
+  EXPECT_TRUE(answer_to(server, request("/healthz"), "127.0.0.2").ends_with("ok"));
+  EXPECT_TRUE(reader.hear().ends_with("</html>"));
+}
+
+StepRecord step_of_48(std::int64_t number) {
+  StepRecord record{.step = number, .start_seconds = static_cast<double>(number), .seconds = 0.1};
+  for (WorkerId id = 0; id < 48; ++id) {
+    WorkerStep worker{.id = id};
+    worker.batch = 8;
+    worker.compute_seconds = 0.05 + 0.001 * static_cast<double>(id);
+    record.workers.push_back(worker);
+  }
+  return record;
+}
+
+/// The most memory that this process has had since the last call, in bytes.
+std::int64_t most_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  std::int64_t kilobytes = 0;
+  while (status >> word) {
+    if (word == "VmHWM:") {
+      status >> kilobytes;
+    }
+  }
+  std::ofstream("/proc/self/clear_refs") << "5";  // proc(5): resets it
+  return kilobytes * 1024;
+}
+
+TEST(RunServerBoundsTest, APageOfALargeRunCostsFewMegabytes) {
+  RunServer server({.program = "train"}, {.port = 0});
+  for (std::int64_t i = 0; i < 4000; ++i) {
+    server.add(step_of_48(i));
+  }
+  (void)most_resident_bytes();
+  const std::int64_t before = resident_bytes();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_GT(size_of_answer(server, request("/")), 500'000U);
+  }
+  const std::int64_t most = most_resident_bytes();
+  EXPECT_LT(size_of_answer(server, request("/")), 2'000'000U);  // as in a report it would be 5 million
+  if (!kSanitized) {
+    EXPECT_LT(most - before, 12'000'000);
+  }
 }
 
 TEST(RunServerBoundsTest, StreamsThatNobodyReadsCostFewMegabytes) {

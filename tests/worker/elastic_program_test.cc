@@ -395,7 +395,7 @@ TEST_F(ElasticProgramTest, AJobThatLosesAllWorkersAtOnceStartsAgainThoughTheyAre
   expect_proven_ledger();
 }
 
-// A hung mpirun starts nobody: a stopped one does the same. The workers train on, so nobody else would notice.
+// None of them is left to evict the others, or to wait for them.
 TEST_F(ElasticProgramTest, AJobWhoseWorkersAreAllStoppedStartsAgain) {
   const Outcome outcome = script(
       "-n 2 --replace 9 --restarts 1 --start-timeout 10 -- " + kTrain +
@@ -417,6 +417,7 @@ TEST_F(ElasticProgramTest, AJobWhoseOnlyWorkerIsStoppedStartsAgain) {
   expect_proven_ledger();
 }
 
+// A hung mpirun starts nobody: a stopped one does the same. The workers train on, so nobody else would notice.
 TEST_F(ElasticProgramTest, AJobWhoseMpirunHangsStartsAgainWhenAWorkerIsToJoin) {
   const Outcome outcome = script(
       "-n 2 --restarts 1 --start-timeout 10 -- " + kTrain + "--checkpoints saved",

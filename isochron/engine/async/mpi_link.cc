@@ -53,15 +53,6 @@ struct Posted final : server::Transfer {
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
-// The message that has been found.
-std::string read(MPI_Message& message, const MPI_Status& status) {
-  int size = 0;
-  MPI_Get_count(&status, MPI_BYTE, &size);
-  std::string bytes(static_cast<std::size_t>(size), '\0');
-  check_mpi(MPI_Mrecv(bytes.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
-  return bytes;
-}
-
 }  // namespace
 
 MpiLink::MpiLink(MPI_Comm members, std::vector<Peer> peers, std::chrono::milliseconds timeout)
@@ -92,6 +83,23 @@ MpiLink::~MpiLink() {
 
 MPI_Comm MpiLink::comm_of(int tag) const {
   return tag <= server::kGoodbyeTag ? requests_ : expected_;
+}
+
+// A length beyond that of an int is MPI_UNDEFINED, which is negative.
+std::string MpiLink::read(MPI_Message& message, const MPI_Status& status) const {
+  int size = 0;
+  MPI_Get_count(&status, MPI_BYTE, &size);
+  if (size < 0 || static_cast<std::uint64_t>(size) > kMostMessage) {
+    const Peer& sender = peer(status.MPI_SOURCE);
+    const std::string length = size < 0 ? "more than 2147483647" : std::to_string(size);
+    throw PeerError(
+        server::name_of(sender) + " sent a message of kind " + std::to_string(status.MPI_TAG) + " and " + length +
+            " bytes; permitted: " + std::to_string(kMostMessage) + " bytes",
+        {sender});
+  }
+  std::string bytes(static_cast<std::size_t>(size), '\0');
+  check_mpi(MPI_Mrecv(bytes.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
+  return bytes;
 }
 
 void MpiLink::tell(int rank, int tag, std::string message) {

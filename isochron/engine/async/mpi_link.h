@@ -48,6 +48,8 @@ class MpiLink final : public server::Link {
   };
 
   [[nodiscard]] MPI_Comm comm_of(int tag) const;
+  // The message that has been found. Throws PeerError if it is too long.
+  [[nodiscard]] std::string read(MPI_Message& message, const MPI_Status& status) const;
 
   MPI_Comm requests_ = MPI_COMM_NULL;
   MPI_Comm expected_ = MPI_COMM_NULL;

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import reprlib
 import socket
 import threading
 import time
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from isochron import door, job_key
-from isochron.errors import TimeoutError
+from isochron.errors import PeerError, TimeoutError
 from isochron.place import Place, find_place
 from isochron.served import reach
 
@@ -185,9 +186,22 @@ def _join(
         if left <= 0:
             raise TimeoutError(f"rank 0 did not answer at {place.address}:{place.port} in time", [0], [place.address])
         time.sleep(_RETRY_SECONDS)  # it is not listening yet, or has made another key meanwhile
-    if "missing" in answer:
-        raise _not_there(place, answer["missing"])
-    return list(map(str, answer["addresses"]))
+    missing: Any = answer.get("missing")
+    addresses: Any = answer.get("addresses")
+    if _is_list_of(int, missing) and missing and all(0 < rank < place.size for rank in missing):
+        raise _not_there(place, missing)
+    if _is_list_of(str, addresses) and len(addresses) == place.size:
+        return addresses
+    raise PeerError(
+        f"rank 0 at {place.address}:{place.port} answered {reprlib.repr(answer)}; permitted: the ranks that are "
+        f"missing, or the addresses of all {place.size} workers (is it of the same version?)",
+        [0],
+        [place.address],
+    )
+
+
+def _is_list_of(kind: type, value: Any) -> bool:
+    return isinstance(value, list) and all(type(one) is kind for one in value)
 
 
 def _not_there(place: Place, missing: list[int]) -> TimeoutError:

@@ -45,7 +45,7 @@ class RollCall:
 
 
 def call(addresses: Addresses, key: bytes, timeout: float) -> dict[int, int | None]:
-    """The step every worker is at; None for those that do not answer within `timeout` seconds."""
+    """The step every worker is at; None for those that do not answer it within `timeout` seconds."""
     return _ask_all(addresses, key, {}, timeout)
 
 
@@ -68,4 +68,5 @@ def _ask(address: str, port: int, key: bytes, hello: dict[str, Any], timeout: fl
     except OSError:
         return None
     link.close()
-    return message.get("step")
+    step = message.get("step")
+    return step if type(step) is int else None

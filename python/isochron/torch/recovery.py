@@ -93,7 +93,7 @@ class Recovery:
             nonlocal settlement
             for peer in late:
                 self.replica.note_eviction(before.index(peer))
-            reports = [_core.ProgressReport.decode(statements[peer.rank]["progress"]) for peer in self.world.members]
+            reports = [_progress_in(statements.get(peer.rank), peer) for peer in self.world.members]
             reports[self.world.rank] = self.replica.progress(self.now())  # it knows who was evicted meanwhile
             settlement = _core.settle(reports)
             self._catch_up(settlement)
@@ -151,6 +151,25 @@ class Recovery:
             self.replica.take_over(state)
             if self.replica.last_step is not None:
                 self.note(self.replica.last_step)
+
+
+def _progress_in(statement: Any, peer: Peer) -> _core.ProgressReport:
+    """Raises Error naming the worker if the whole statement is not one; so do all others, who have read the same."""
+    try:
+        bad, answers = statement["bad"], statement["answers"]
+        counts = [statement["saves"], statement["questions"]]
+        if bad is not None:
+            counts += [bad["sample"], *bad["place"]]
+            if set(bad) != {"message", "sample", "place"} or not isinstance(bad["message"], str):
+                raise ValueError("no sample that failed")
+        if not all(type(count) is int and abs(count) < 1 << 62 for count in counts):
+            raise ValueError("no counts")
+        if [type(answer) for answer in answers] != [bool, bool] or len(counts) not in (2, 5):
+            raise ValueError("no answers to the last two questions")
+        return _core.ProgressReport.decode(statement["progress"])
+    except (KeyError, TypeError, ValueError) as error:
+        words = f"{type(error).__name__}: {error}"
+        raise Error(f"{peer} said where it stands in words that cannot be read ({words})") from error
 
 
 def _forget_frames(error: BaseException | None) -> None:
