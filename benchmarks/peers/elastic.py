@@ -22,8 +22,10 @@ USUAL = 50
 TUNED = ["--join_timeout_ms", "1000", "--heartbeat_timeout_ms", "1000"]
 KILLED = {
     "ddp": [("", {}), ("torchrun --max-restarts 3, a snapshot every 50 steps", {"restarts": 3})],
-    "torchft": [("as its README starts the lighthouse", {"lighthouse": ["--join_timeout_ms", "10000"]}),
-                ("time-outs of 1 s", {"lighthouse": TUNED})],
+    # Whether it goes on depends on the moment of the kill: so several runs of each.
+    "torchft": [(f"{words}, run {number}", {"lighthouse": lighthouse})
+                for words, lighthouse in (("lighthouse as in its README", ["--join_timeout_ms", "10000"]),
+                                          ("time-outs of 1 s", TUNED)) for number in (1, 2, 3)],
 }  # fmt: skip
 JOINS = ("torchft", "hivemind")
 
