@@ -75,16 +75,25 @@ def test_the_loop_of_the_document_starts_all_hosts_over_ssh(hosts, tmp_path):
     check(hosts.run(0, ["sh", "-c", f"exec 2>&1; {loop}"], cwd=tmp_path, env=path).splitlines(), ["first", "second"])
 
 
-def test_the_documented_rules_of_a_firewall_let_a_job_through(hosts, tmp_path):
+@pytest.fixture
+def closed_hosts(hosts):
+    """Both drop whatever others begin with them."""
     if shutil.which("nft") is None:
         pytest.skip("needs the program nft")
-    lines = re.findall(r"^(first|second)\$ +sudo (nft .*)$", DOCUMENT, re.MULTILINE)
-    assert [host for host, _ in lines] == ["first", "second"]
     chain = "nft add chain inet filter input '{ type filter hook input priority 0; policy drop; }'"
     for host in range(2):
         hosts.run(host, ["sh", "-c", f"nft add table inet filter && {chain} && "
                          "nft add rule inet filter input iif lo accept && "
                          "nft add rule inet filter input ct state established,related accept"])  # fmt: skip
+    yield hosts
+    for host in range(2):
+        hosts.run(host, ["nft", "delete", "table", "inet", "filter"])
+
+
+def test_the_documented_rules_of_a_firewall_let_a_job_through(closed_hosts, tmp_path):
+    hosts = closed_hosts
+    lines = re.findall(r"^(first|second)\$ +sudo (nft .*)$", DOCUMENT, re.MULTILINE)
+    assert [host for host, _ in lines] == ["first", "second"]
     launcher = [sys.executable, "-m", "isochron.launch", "--workers", "1,1", "--master", "first:29400", "--node"]
     (tmp_path / "train.py").write_text(SCRIPT)
     quiet = {"cwd": tmp_path, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
