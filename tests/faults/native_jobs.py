@@ -28,7 +28,8 @@ PLACES = {  # phase: what strikes worker %d
 }  # fmt: skip
 IN_STEP = {"bsp", "local"}  # in rounds of one plain step, so that it does not matter who takes it
 WORDS = {"bsp": ("steps=12", "evaluate=2", "save=3"),
-         "local": ("steps=12", "evaluate=2", "save=3", "round=1", "model=plain", "momentum=0"),
+         # A worker of a round without samples would never come to its forward pass.
+         "local": ("steps=12", "evaluate=2", "save=3", "round=1", "model=plain", "momentum=0", "policy=uniform"),
          "asp": ("sync=asp",), "ssp": ("sync=ssp", "staleness=2"),
          "ssp 0": ("sync=ssp", "staleness=0", "servers=1")}  # fmt: skip
 VICTIMS = {"kill": (2,), "kill-first": (0,), "kill-two": (0, 2), "stop": (2,), "exit": (2,), "error": (2,)}
@@ -117,7 +118,9 @@ def check_workers(cell, ends, models, said, struck, reference):
         assert not ended and re.search(r"step 4: the gradient is not finite on \S+-1 \(rank 1", said), said
         return
     left = 4 - (len(VICTIMS[cell.fault]) if cell.outcome == "on" else 0)
-    assert len(ended) == left, said
+    # Whoever is stopped at the end goes on when mpirun ends it, and may come to its own end then.
+    spared = 1 if (cell.phase, cell.fault) == ("end", "stop") else 0
+    assert left <= len(ended) <= left + spared, said
     digests = {}
     for text in ends:
         for step, digest in re.findall(r"^step (\d+) digest (\w+)", text, re.MULTILINE):
