@@ -13,7 +13,7 @@ NATIVE = (  # loop, its test, and what that compares: parity, samples, split
     ("one backward, a slow worker", "JobTest.ASlowWorkerGetsAFewerSamples", NOT, NOT, "yes"),
     ("one backward, shares of none", "JobTest.EverySampleIsUsedOnceAndAWorkerWithoutAShareCountsForNothing",
      "losses 1e-4", "yes", "is given"),
-    ("micro-batches", "JobTest.PiecesGiveTheSameGradientAsTheWholeBatch", "1e-5", NOT, "is given"),
+    ("micro-batches", "JobTest.MicroBatchesGiveTheSameGradientAsTheWholeBatch", "1e-5", NOT, "is given"),
     ("two losses, BatchNorm", "JobTest.SeveralLossesTrainLikeOneProcessAndWaitingIsTakenOutOfTheirTimes",
      "1e-3", NOT, "yes"),
     ("two losses, micro-batches", "PassesTest.SeveralLossesOfOneOptimizerAddUpInChunksToo", "1e-10", NOT, "is given"),
