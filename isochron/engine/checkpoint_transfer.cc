@@ -21,6 +21,7 @@ constexpr int kTransferTag = 11;
 // What the others need to receive a checkpoint: the index of its file.
 std::string outline(const CheckpointParts& checkpoint) {
   std::vector<io::StoredPart> stored;
+  stored.reserve(checkpoint.parts.size());
   for (const auto& [name, content] : checkpoint.parts) {
     stored.push_back({.name = name, .layout = content.layout});
   }

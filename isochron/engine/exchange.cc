@@ -64,6 +64,7 @@ std::string rank_name(int rank) {
 std::vector<std::string> all_gather(const Group& group, const std::string& text) {
   const at::Tensor sizes = gather(group, size_of(text));
   std::vector<std::int64_t> lengths;
+  lengths.reserve(static_cast<std::size_t>(group->getSize()));
   for (int rank = 0; rank < group->getSize(); ++rank) {
     lengths.push_back(checked_length(sizes[rank].item<double>(), rank_name(rank)));
   }

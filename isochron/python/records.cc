@@ -135,7 +135,8 @@ void bind_other_records(nb::module_& module) {
       nb::arg("batches"),
       nb::arg("seconds"),
       "Mean over longest compute time of the workers that computed; NaN if none did.");
-  nb::class_<EventNames> events(module, "Event", "What can happen to a worker or to a job, as the run log spells it.");
+  const nb::class_<EventNames> events(
+      module, "Event", "What can happen to a worker or to a job, as the run log spells it.");
   for (const EventKind& kind : kEvents) {
     std::string constant(kind.name);
     std::ranges::transform(

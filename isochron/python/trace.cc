@@ -69,8 +69,8 @@ void bind_opening(nb::class_<LastingLog>& log) {
         RunHeader header =
             make_header(std::move(program), settings, workers, samples_per_epoch, std::move(model), std::move(dataset));
         header.sync = beside ? "beside" : header.sync;
-        new (self) LastingLog(
-            path, std::move(header), go_on ? RunLogFile::Start::kContinue : RunLogFile::Start::kAnew, std::move(warn));
+        new (self)
+            LastingLog(path, header, go_on ? RunLogFile::Start::kContinue : RunLogFile::Start::kAnew, std::move(warn));
       },
       nb::arg("path"),
       nb::arg("program"),
