@@ -1,5 +1,5 @@
-"""The table of docs/loops.md: the cells of loop_cells.py, those of tests/tensorflow, and loops in C++, each of which is a
-test of the engine on real ranks."""
+"""The table of docs/loops.md: the cells of loop_cells.py, those of tests/tensorflow, and loops in C++, each of which is
+a test of the engine on real ranks."""
 
 import pathlib
 import re

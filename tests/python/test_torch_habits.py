@@ -282,7 +282,7 @@ def test_jobs_loaders_decisions_and_records_say_what_they_are(alone):
 
 
 def test_batches_are_moved_on_request(alone):
-    assert alone.run(CASES + "named_batch") == [("cpu", 40)]
+    assert alone.run("torch_device_cases:named_batch") == [("cpu", 40)]
 
 
 def test_what_gloo_says_to_its_developers_is_left_out():
@@ -319,11 +319,11 @@ def test_collectives_of_others_are_waiting_as_long_as_a_job_lives(pair):
 
 
 def test_batches_are_moved_and_pinned_on_request(alone):
-    assert alone.run(CASES + "moved") == [[("cpu", 0), ("meta", 0), ("cpu", 3)]]
+    assert alone.run("torch_device_cases:moved") == [[("cpu", 0), ("meta", 0), ("cpu", 3)]]
 
 
 def test_batches_come_where_prepare_has_moved_the_model(alone):
-    assert alone.run(CASES + "moved_by_prepare") == [["meta", "cpu", "cpu"]]
+    assert alone.run("torch_device_cases:moved_by_prepare") == [["meta", "cpu", "cpu"]]
 
 
 def test_a_copy_in_training_mode_is_an_average_too(pair):
