@@ -248,6 +248,17 @@ def two_losses_by_weight(run):
     two_losses(run, scaled_backward)
 
 
+def adversarial_step(job, backward, of_generator, of_critic, critics_loss, generators_loss):
+    """A step of both; the generator's loss is computed when the critic has taken its own."""
+    backward(job, critics_loss)
+    of_critic.step()
+    of_critic.zero_grad()
+    backward(job, generators_loss())
+    of_generator.step()
+    of_generator.zero_grad()
+    of_critic.zero_grad()
+
+
 def gan(run, backward, norm=False, wrap=as_it_is, call=as_it_is):
     job = run.job()
     generator, critic = wrap(run.model(outputs=2, norm=norm)), wrap(run.model(norm=norm))
@@ -256,13 +267,8 @@ def gan(run, backward, norm=False, wrap=as_it_is, call=as_it_is):
     for number, x, _ in job.loader(Points()):
         run.compute(number)
         made = generator(x)
-        backward(job, critic(x).square().mean() + (critic(made.detach()) - 1.0).square().mean())
-        of_critic.step()
-        of_critic.zero_grad()
-        backward(job, critic(made).square().mean())
-        of_generator.step()
-        of_generator.zero_grad()
-        of_critic.zero_grad()
+        apart = critic(x).square().mean() + (critic(made.detach()) - 1.0).square().mean()
+        adversarial_step(job, backward, of_generator, of_critic, apart, lambda made=made: critic(made).square().mean())
 
 
 @cell("torch", "GAN", "job.backward")

@@ -8,8 +8,8 @@ from torch.nn import functional
 
 import isochron.torch as isochron
 from loop_cells import (
-    BATCH, SIZE, STEPS, Points, accumulated, as_it_is, cell, error, gan, in_fsdp, in_own_ddp, scaled_backward, sgd,
-    sharded_model, small_model, weighted, whole,
+    BATCH, SIZE, STEPS, Points, accumulated, adversarial_step, as_it_is, cell, error, gan, in_fsdp, in_own_ddp,
+    scaled_backward, sgd, sharded_model, small_model, weighted, whole,
 )  # fmt: skip
 
 
@@ -119,13 +119,9 @@ def wasserstein(run, backward):
         between = (0.5 * x + 0.5 * made).requires_grad_(True)
         (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
         penalty = (slope.norm(dim=1) - 1.0).square().mean()
-        backward(job, critic(made).mean() - critic(x).mean() + 10.0 * penalty)
-        of_critic.step()
-        of_critic.zero_grad()
-        backward(job, -critic(generator(x)).mean() * 0.1)
-        of_generator.step()
-        of_generator.zero_grad()
-        of_critic.zero_grad()
+        apart = critic(made).mean() - critic(x).mean() + 10.0 * penalty
+        adversarial_step(
+            job, backward, of_generator, of_critic, apart, lambda x=x: -critic(generator(x)).mean() * 0.1)  # fmt: skip
 
 
 @cell("torch", "GAN", "gradient penalty")

@@ -479,15 +479,21 @@ def test_frames_that_are_none_are_errors_that_name_the_sender(chance):
             assert "rank 3 on there" in failure.text and failure.ranks == [3], (said, failure.text)
 
 
+def entered(link):
+    """The session of one of four workers that are out of step, in its first iteration."""
+    layout, options = lay_out([[("f8", 8, 10)]], 4), options_of(sync="asp")
+    session = Session(
+        Owner(lambda mine: [mine], lambda samples: None, lambda record: None), replica_of(4, options),
+        options, link, layout, [Descent(np.zeros(2))], 0)  # fmt: skip
+    session.enter()
+    return session
+
+
 @pytest.mark.parametrize("tag", [PUSH, PULL, REPORT, FAILURE, ANSWER, VALUES])
 @pytest.mark.parametrize("message", [b"", b"\xff" * 7, b"\xff" * 99, DEEP], ids=len)
 def test_requests_that_make_no_sense_end_the_job_with_the_senders_name(tag, message):
     with linked() as (link, theirs):
-        layout, options = lay_out([[("f8", 8, 10)]], 4), options_of(sync="asp")
-        session = Session(
-            Owner(lambda mine: [mine], lambda samples: None, lambda record: None), replica_of(4, options),
-            options, link, layout, [Descent(np.zeros(2))], 0)  # fmt: skip
-        session.enter()
+        session = entered(link)
         theirs.sendall(link_frame(tag, message))
         assert "rank 3 on there" in failure_of(link).text
         head = theirs.recv(12, socket.MSG_WAITALL)
@@ -510,11 +516,7 @@ def test_settings_that_are_none_end_the_job_with_the_senders_name(chance):
         words = scribbled(chance, true) if number > 1 else {} if number else true
         settings = DEEP if number == 2 else json.dumps(words).encode()
         with linked() as (link, theirs):
-            layout, options = lay_out([[("f8", 8, 10)]], 4), options_of(sync="asp")
-            session = Session(
-                Owner(lambda mine: [mine], lambda samples: None, lambda record: None), replica_of(4, options),
-                options, link, layout, [Descent(np.zeros(2))], 0)  # fmt: skip
-            session.enter()
+            session = entered(link)
             theirs.sendall(link_frame(PUSH, push_header(0, settings)) + link_frame(GRADIENT, bytes(16)))
             kind = ALIVE
             while kind == ALIVE:
