@@ -78,11 +78,12 @@ endfunction()
 
 # isochron_script_test(NAME COMMAND [ENVIRONMENT PAIRS...] [PROPERTIES PAIRS...]): a run of several cases as one test of
 # ctest, which writes down what has passed (tests/passed_before.py), so that scripts/test.py can repeat the rest alone.
+# With PYTHONUNBUFFERED every part of a line is a write of its own, and lines of several processes mix in their pipe.
 function(isochron_script_test name)
   cmake_parse_arguments(arg "" "" "COMMAND;ENVIRONMENT;PROPERTIES" ${ARGN})
   add_test(NAME ${name} COMMAND ${arg_COMMAND})
   set_tests_properties(${name} PROPERTIES ${arg_PROPERTIES}
-    ENVIRONMENT "ISOCHRON_PASSED=${PROJECT_BINARY_DIR}/reports/${name}.passed;${arg_ENVIRONMENT}")
+    ENVIRONMENT "ISOCHRON_PASSED=${PROJECT_BINARY_DIR}/reports/${name}.passed;PYTHONUNBUFFERED=;${arg_ENVIRONMENT}")
 endfunction()
 
 # isochron_pytest(NAME ARGUMENTS [ENVIRONMENT PAIRS...] [PROPERTIES PAIRS...]): a run of pytest. A test that stands

@@ -16,9 +16,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import passed_before  # noqa: E402
 from chances import make_chance  # noqa: E402
 
-# Where it is set, each part of a print() is a write of its own, and lines of several processes mix in a shared pipe.
-os.environ.pop("PYTHONUNBUFFERED", None)
-
 HEADER = {"type": "run", "schema": 1, "program": "train", "version": "0.1.0", "policy": "isochron", "cluster": "pair",
           "global_batch": 40, "seed": 7, "workers": [{"id": 0, "name": "fast", "kind": "cpu"},
                                                      {"id": 1, "name": "slow", "kind": "gpu"}]}  # fmt: skip

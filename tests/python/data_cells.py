@@ -162,7 +162,7 @@ def new_shards(run):
     assert job.epoch == 2
 
 
-@cell("torch", "stream", "Shards, two loader processes", parity=OWN_ORDER)
+@cell("torch", "stream", "Shards, two loader processes", parity=OWN_ORDER, pace=4.0)
 def shards_processes(run):
     """They read two parts at a time."""
     at_once = []
@@ -196,7 +196,7 @@ def web_shards(folder, size, parts):
     return isochron.Shards(paths, read)
 
 
-@cell("torch", "stream", "WebDataset", parity=OWN_ORDER, needs="webdataset")
+@cell("torch", "stream", "WebDataset", parity=OWN_ORDER, needs="webdataset", pace=4.0)
 def web_dataset(run):
     plain(run, dataset=web_shards(run.folder, SIZE + 7, 24), loader={"num_workers": 2})
 
@@ -219,7 +219,7 @@ def hugging_face_stream():
     return Stream.from_generator(rows, gen_kwargs={"shard": list(range(24)), "size": SIZE + 7, "parts": 24})
 
 
-@cell("torch", "stream", "Hugging Face stream", needs="datasets")
+@cell("torch", "stream", "Hugging Face stream", needs="datasets", pace=4.0)
 def hugging_face(run):
     with listening() as said:
         plain(run, dataset=hugging_face_stream().shuffle(seed=3, buffer_size=50), loader={"collate_fn": as_points})
@@ -227,7 +227,7 @@ def hugging_face(run):
     assert len(told) == (run.slow and run.jobs[0].rank == 0)
 
 
-@cell("torch", "stream", "Hugging Face stream in Shards", parity=OWN_ORDER, needs="datasets")
+@cell("torch", "stream", "Hugging Face stream in Shards", parity=OWN_ORDER, needs="datasets", pace=4.0)
 def hugging_face_shards(run):
     plain(run, dataset=isochron.Shards.of(hugging_face_stream()), loader={"collate_fn": as_points, "num_workers": 2})
 

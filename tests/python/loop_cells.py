@@ -38,6 +38,7 @@ class Cell:
     parity: str = "1e-10"  # or the reason why there is none
     once: str = "yes"
     needs: str | None = None  # a package beside the framework
+    pace: float = 1.0  # times as long as elsewhere a sample takes: where other processes read it, and share the cores
 
     @property
     def name(self):
@@ -63,6 +64,7 @@ class Run:
 
     slow: bool
     folder: str
+    pace: float = 1.0
     seen: list = field(default_factory=list)  # (pass through the data, number)
     splits: list = field(default_factory=list)
     modules: list = field(default_factory=list)
@@ -95,7 +97,7 @@ class Run:
 
     def sleep(self, samples):
         if self.slow:
-            time.sleep(SECONDS[self.jobs[-1].rank] * samples)
+            time.sleep(self.pace * SECONDS[self.jobs[-1].rank] * samples)
 
     def model(self, **more):
         self.modules.append(small_model(**more))
@@ -111,7 +113,7 @@ class Run:
 
 def run_cell(name, slow, folder):
     torch.manual_seed(0)
-    run = Run(slow, folder)
+    run = Run(slow, folder, CELLS[name].pace)
     CELLS[name].run(run)
     return run.result()
 

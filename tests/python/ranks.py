@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from multiprocessing.connection import Listener
+from multiprocessing.connection import Listener, wait
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
@@ -25,6 +25,12 @@ input()
 """
 
 
+def stop(process):
+    """A child of this process; when this returns, none of its threads goes on."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+
+
 class Nursery:
     """The process that forks ranks; it dies with the tests."""
 
@@ -33,14 +39,20 @@ class Nursery:
         self._listener = Listener(str(pathlib.Path(self._folder.name) / "socket"))
         command = [sys.executable, ROOT / "tests/python/nursery.py", self._listener.address]
         self.process = subprocess.Popen(command, env=ENVIRONMENT)
-        self._wishes = self._listener.accept()
+        self._wishes = self._accept()
         self._born = 0
+
+    def _accept(self):
+        """A connection of the process, or of one that it has forked; it may not have been able to start."""
+        while not wait([self._listener._listener._socket], 1.0):
+            assert self.process.poll() is None, f"{self.process.args[1]} has ended with {self.process.returncode}"
+        return self._listener.accept()
 
     def fork(self):
         """The connection to a new process, and its number."""
         self._born += 1
         self._wishes.send(self._born)
-        rank = self._listener.accept()
+        rank = self._accept()
         number, process = rank.recv()
         assert number == self._born
         return rank, process

@@ -14,7 +14,7 @@ import pytest
 
 import isochron
 from chances import changed
-from ranks import STORE, Ranks
+from ranks import STORE, Ranks, stop
 
 
 def check_ledger(log):
@@ -311,7 +311,7 @@ def test_a_store_whose_keeper_is_stopped_is_given_up():
             store = SealedStore(client, b"key", 8.0)
             store.set("name", "value")
             assert store.get("name") == "value" and store.get("another name") is None
-            keeper.send_signal(signal.SIGSTOP)
+            stop(keeper)
             started = time.monotonic()
             for _ in range(100):  # the first question waits for 8 s, none of the others
                 with pytest.raises(PeerLostError, match="did not answer within 8 s; whoever keeps it, the launcher or"):

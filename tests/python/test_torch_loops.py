@@ -38,7 +38,7 @@ def test_loop(name, pair, alone, tmp_path):
     (single,) = alone.run("loop_cells:run_cell", name=name, slow=False, folder=str(tmp_path / "alone"))
     follows = told_apart = False  # in some turn
     turns = []
-    for turn in range(3):
+    for turn in range(5):
         folder = tmp_path / str(turn)
         folder.mkdir()
         both = pair.run("loop_cells:run_cell", name=name, slow=True, folder=str(folder))

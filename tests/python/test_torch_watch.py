@@ -22,7 +22,7 @@ from isochron.torch import watching
 from isochron.torch.forecast import Forecast
 from isochron.torch.sealed import SealedStore
 from chances import scribbled
-from ranks import STORE
+from ranks import STORE, stop
 
 HERE = Path(__file__).parent
 LOOP = HERE / "watched_loop.py"
@@ -243,7 +243,7 @@ def test_a_watch_gives_up_a_store_whose_keeper_is_stopped(tmp_path, monkeypatch,
     monkeypatch.setattr(watching, "STORE_SECONDS", 1.0)
     with subprocess.Popen([sys.executable, "-c", STORE], stdin=-1, stdout=-1, text=True) as keeper:
         store = torch.distributed.TCPStore("127.0.0.1", int(keeper.stdout.readline()), wait_for_workers=False)
-        keeper.send_signal(signal.SIGSTOP)
+        stop(keeper)
         watch = watched_as_the_first_of_two(store, tmp_path, monkeypatch)
         keeper.kill()
     assert watch._over and not watch.sentence
