@@ -196,7 +196,7 @@ def web_shards(folder, size, parts):
     return isochron.Shards(paths, read)
 
 
-@cell("torch", "stream", "WebDataset", parity=OWN_ORDER, needs="webdataset", pace=4.0)
+@cell("torch", "stream", "WebDataset", parity=OWN_ORDER, needs="webdataset", pace=8.0)
 def web_dataset(run):
     plain(run, dataset=web_shards(run.folder, SIZE + 7, 24), loader={"num_workers": 2})
 

@@ -13,7 +13,8 @@ everybody in one hop.
 Over NCCL the kernels of torch's own SyncBatchNorm do the arithmetic, which read and write an input in its own precision
 and layout and weigh every worker's statistics by its count.
 All workers must run the same layers in the same order. A lost worker does not show in the model's code: from then on
-a layer uses what this worker has, and the job deals with the failure at the end of the step.
+a layer uses what this worker has, and the job deals with the failure at the end of the step. So does a layer that the
+loop calls for the rest of a batch that was given up.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Statistics:
         self.world = world
         self.counts = True  # False: this worker's samples are a stand-in that counts for nothing
         self.all_count = True  # no worker has a stand-in
+        self.given_up = False  # the batch is: what the loop still computes with it the others may not compute
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Statistics:
         return self
@@ -54,9 +56,13 @@ class Statistics:
     def gather(self, mine: torch.Tensor) -> torch.Tensor:
         """Such a tensor of every worker, one a row; of this one alone if another is lost."""
         with self.world.kept_failure():
-            if self.world.failure is None:
+            if self._goes_round:
                 return self.world.gather(mine)
         return mine.unsqueeze(0)
+
+    @property
+    def _goes_round(self) -> bool:
+        return self.world.failure is None and not self.given_up
 
     def pool(
         self, mean: torch.Tensor, variance: torch.Tensor, count: int
@@ -75,7 +81,7 @@ class Statistics:
         if wide:  # added up in the same order everywhere
             return self.gather(self.world.where_exchanged(sums.double())).sum(0).to(sums)
         with self.world.kept_failure():
-            if self.world.failure is None:
+            if self._goes_round:
                 self.world.reduce(sums)
         return sums
 

@@ -205,6 +205,9 @@ class Job(Steps):
     def _watch(self, optimizer: torch.optim.Optimizer) -> None:
         if self.options.on_nonfinite != "ignore":
             self._hooks.append(optimizer.register_step_pre_hook(self._judge))
+        if self.options.sync == "bsp":
+            self._hooks.append(optimizer.register_step_pre_hook(self._begin_optimizer_step))
+            self._hooks.append(optimizer.register_step_post_hook(self._end_optimizer_step))
         if isinstance(optimizer, torch.optim.LBFGS):
             self._hooks.append(optimizer.register_step_pre_hook(self._share_loss))
 
@@ -285,7 +288,7 @@ class Job(Steps):
         several times for a batch: gradients add up, as Tensor.backward's do. Returns False if the step did not happen:
         no gradient is left then.
         """
-        if self._given_up:
+        if self._statistics.given_up:
             return False  # by an earlier call for the same batch
         if not self._has_batch:
             raise Error("backward() without a batch of the loader")

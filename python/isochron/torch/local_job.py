@@ -197,7 +197,7 @@ class LocalJob(Job):
         under_way.taken += 1
         batch = self._source.take_part(plan, *under_way.part)
         self._share = Share(plan, plan.batches, batch, stand_in=False)
-        self._given_up = False
+        self._statistics.given_up = False
         return self._hand_out(batch)
 
     @property

@@ -62,10 +62,12 @@ class ElasticDataParallel(DistributedDataParallel):
     `process_group` follows."""
 
     def __init__(
-        self, module: nn.Module, world: World, *, process_group: dist.ProcessGroup | None, **arguments: Any
-    ) -> None:
+        self, module: nn.Module, world: World, statistics: Statistics, *, process_group: dist.ProcessGroup | None,
+        **arguments: Any
+    ) -> None:  # fmt: skip
         super().__init__(module, process_group=process_group, **arguments)
         self._isochron_world = world
+        self._isochron_statistics = statistics
         self._isochron_called = False
         self._isochron_armed = False
         self._isochron_pass = -1
@@ -85,8 +87,9 @@ class ElasticDataParallel(DistributedDataParallel):
         return super()._pre_forward(*inputs, **arguments)
 
     def _sync_buffers(self) -> None:
-        with self._isochron_world.waits.counted():
-            super()._sync_buffers()
+        if not self._isochron_statistics.given_up:
+            with self._isochron_world.waits.counted():
+                super()._sync_buffers()
 
     def _isochron_begin_step(self) -> None:
         """DDP orders its buckets anew once, in a forward pass, and waits for the others there: rather do it here, where
@@ -112,7 +115,7 @@ class ElasticDataParallel(DistributedDataParallel):
         world = self._isochron_world
         # What is there is equal everywhere: init_sync would cost a broadcast of the model.
         again = {**arguments, "init_sync": False}
-        self.__init__(self.module, world, process_group=group, **again)  # type: ignore[misc]
+        self.__init__(self.module, world, self._isochron_statistics, process_group=group, **again)  # type: ignore[misc]
         self._isochron_arguments = arguments
         for state, hook in hooks:
             self.register_comm_hook(state, hook)
@@ -290,6 +293,7 @@ class Models:
         self.moved = False  # one of them was elsewhere, so that its batches, too, have to be brought to the device
         self.averages: list[Any] = []  # of compressed gradients, that owe something
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []  # what a step changes by itself, from before it
+        self.between: list[torch.Tensor] = []  # the same, from behind the last optimizer's step within it
 
     def add(self, model: nn.Module) -> nn.Module:
         wrapped = getattr(model, "_orig_mod", model)
@@ -355,7 +359,8 @@ class Models:
             "gradient_as_bucket_view": True,  # what was averaged need not be copied back
             **self._options.ddp,
         }
-        wrapped = ElasticDataParallel(model, self._world, process_group=self._world.gradients, **arguments)
+        group = self._world.gradients
+        wrapped = ElasticDataParallel(model, self._world, self._statistics, process_group=group, **arguments)
         self.averages += attach(wrapped, self._options.compression, self._world.waits)
         return wrapped
 
@@ -441,6 +446,17 @@ class Models:
         for state in self._followers():
             if hasattr(state, "remember"):
                 state.remember()
+
+    @torch.no_grad()
+    def remember_between(self) -> None:
+        if self._copies:
+            self.between = self.between or [copy.clone() for _, copy in self._copies]
+            torch._foreach_copy_(self.between, [buffer for buffer, _ in self._copies])
+
+    @torch.no_grad()
+    def go_on_from_between(self) -> None:
+        if self.between:
+            torch._foreach_copy_([buffer for buffer, _ in self._copies], self.between)
 
     @torch.no_grad()
     def undo(self) -> None:

@@ -3,8 +3,9 @@
   a) Whoever notices gives up its groups, so that all others fail too. A step that the optimizer has not taken is
      undone: gradients are dropped, running statistics are as before it.
   b) Those that are left come to a rendezvous (peers.py) and make new groups.
-  c) Who is behind gets models, optimizers and the replica's state from the one whom the settlement names. Who is lost
-     during b) or c) has them done again without it, by all.
+  c) Who is behind gets models, optimizers and the replica's state from one who is not; within a step, who has taken
+     fewer of several optimizers' steps gets models and optimizers. Who is lost during b) or c) has them done again
+     without it, by all.
   d) Each adopts the settlement, which deals B anew, and skips the samples at which the dataset failed.
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 from isochron import _core
 from isochron.errors import Error, PeerError, PeerLostError, SampleError, TimeoutError
 from isochron.torch.memory import release_cached_memory
+from isochron.torch.optimizer_steps import OptimizerSteps
 from isochron.torch.peers import Peer
 from isochron.torch.state import Prepared
 from isochron.torch.world import World
@@ -34,6 +36,7 @@ class Recovery:
     world: World
     replica: _core.Replica
     prepared: Prepared
+    optimizer_steps: OptimizerSteps
     now: Callable[[], float]
     undo: Callable[[], None]  # the step under way, and those before it whose gradients are still accumulating
     note: Callable[[_core.StepRecord], None]  # a finished step
@@ -96,7 +99,7 @@ class Recovery:
             reports = [_progress_in(statements.get(peer.rank), peer) for peer in self.world.members]
             reports[self.world.rank] = self.replica.progress(self.now())  # it knows who was evicted meanwhile
             settlement = _core.settle(reports)
-            self._catch_up(settlement)
+            self._catch_up(settlement, [statements[peer.rank]["steps"] for peer in self.world.members])
 
         statements, lost = self.world.re_form(self._statement, settle, suspects)
         assert settlement is not None
@@ -121,7 +124,7 @@ class Recovery:
         bad = self.bad_sample
         told = {"message": str(bad), "sample": bad.sample, "place": bad.place} if bad is not None else None
         return {"progress": self.replica.progress(self.now()).encode(), "bad": told, "saves": self.saves,
-                "questions": self.questions, "answers": self.own_answers}  # fmt: skip
+                "steps": self.optimizer_steps.taken, "questions": self.questions, "answers": self.own_answers}  # fmt: skip
 
     def ask(self, mine: bool) -> None:
         """A question to all begins."""
@@ -136,35 +139,42 @@ class Recovery:
             return None
         return [statement["answers"][-1 - by] for statement, by in zip(self._statements, ahead)]
 
-    def _catch_up(self, settlement: _core.Settlement) -> None:
-        """May be done again, from wherever it was left."""
+    def _catch_up(self, settlement: _core.Settlement, steps: list[int]) -> None:
+        """May be done again, from wherever it was left. `steps`: how many of the optimizers' within the step under way
+        the parameters have, by rank."""
         record = self.replica.finish_unreported(settlement, self.now())
         if record is not None:
             self.note(record)
-        if not settlement.behind:
-            return
-        leads = self.world.rank == settlement.leader
-        mine = (self.prepared.pack(), self.replica.state()) if leads else None
-        packed, state = self.world.broadcast(mine, settlement.leader)
-        if self.world.rank in settlement.behind:
-            self.prepared.unpack(packed)
-            self.replica.take_over(state)
-            if self.replica.last_step is not None:
-                self.note(self.replica.last_step)
+        there = [rank for rank in range(self.world.size) if rank not in settlement.behind]
+        source = max(there, key=lambda rank: (steps[rank], rank == settlement.leader))
+        fewer = [rank for rank in there if steps[rank] < steps[source]]
+        if settlement.behind or fewer:
+            models = self.prepared.models
+            sends = self.world.rank == source
+            mine = (self.prepared.pack(), models.between, self.replica.state()) if sends else None
+            packed, between, state = self.world.broadcast(mine, source)
+            if self.world.rank in settlement.behind or self.world.rank in fewer:
+                self.prepared.unpack(packed)
+                models.between = between
+            if self.world.rank in settlement.behind:
+                self.replica.take_over(state)
+                if self.replica.last_step is not None:
+                    self.note(self.replica.last_step)
+        self.optimizer_steps.begin_again(steps[source])
 
 
 def _progress_in(statement: Any, peer: Peer) -> _core.ProgressReport:
     """Raises Error naming the worker if the whole statement is not one; so do all others, who have read the same."""
     try:
         bad, answers = statement["bad"], statement["answers"]
-        counts = [statement["saves"], statement["questions"]]
+        counts = [statement["saves"], statement["steps"], statement["questions"]]
         if bad is not None:
             counts += [bad["sample"], *bad["place"]]
             if set(bad) != {"message", "sample", "place"} or not isinstance(bad["message"], str):
                 raise ValueError("no sample that failed")
         if not all(type(count) is int and abs(count) < 1 << 62 for count in counts):
             raise ValueError("no counts")
-        if [type(answer) for answer in answers] != [bool, bool] or len(counts) not in (2, 5):
+        if [type(answer) for answer in answers] != [bool, bool] or len(counts) not in (3, 6):
             raise ValueError("no answers to the last two questions")
         return _core.ProgressReport.decode(statement["progress"])
     except (KeyError, TypeError, ValueError) as error:

@@ -24,6 +24,7 @@ from isochron.torch.batch_norm import Statistics
 from isochron.torch.finite import OwnGradients, all_finite, drop_gradients, gradients_of
 from isochron.torch.job_datasets import Datasets
 from isochron.torch.memory import is_out_of_memory
+from isochron.torch.optimizer_steps import OptimizerSteps
 from isochron.torch.options import JobOptions
 from isochron.torch.parallel import Models
 from isochron.torch.rate import LearningRate
@@ -66,8 +67,9 @@ class Steps(Datasets):
         self._missed_loss = False  # in some step
         self._dropouts = 0  # layers of models
         self._exchange_seconds = 0.0  # of the round before, with sync="local"
-        self._given_up = False  # the step whose batch was handed out last
-        self._recovery = Recovery(world, self._replica, self._prepared, self._now, self._undo, self._note, self._adopt)
+        self._optimizer_steps = OptimizerSteps(self._models)
+        self._recovery = Recovery(world, self._replica, self._prepared, self._optimizer_steps, self._now, self._undo,
+                                  self._note, self._adopt)  # fmt: skip
         self._forget_step()
         world.barrier()
         world.take_waits()
@@ -217,7 +219,7 @@ class Steps(Datasets):
                 self._end_epoch()
                 break
             self._share = share
-            self._given_up = False
+            self._statistics.given_up = False
             self._own = OwnGradients(self._models.parameters()) if share.plan.diagnose else None
             self._statistics.counts = not share.stand_in
             self._statistics.all_count = all(share.counts)
@@ -337,6 +339,7 @@ class Steps(Datasets):
         self._recovery.attempts = 0
         if self._synchronises:
             self._group.end()
+            self._optimizer_steps.end()
         else:
             self._group.done += 1
         self._close_step()
@@ -414,6 +417,14 @@ class Steps(Datasets):
             self._refuse_gradient()
         drop_gradients(optimizer)
 
+    def _begin_optimizer_step(self, optimizer: torch.optim.Optimizer, *arguments: Any) -> None:
+        if self._share is not None:
+            self._optimizer_steps.before(optimizer)
+
+    def _end_optimizer_step(self, *arguments: Any) -> None:
+        if self._share is not None:
+            self._optimizer_steps.after(another=self._several or len(self._optimizers) > 1)
+
     def _is_lost(self) -> bool:
         """The step, with a worker that was in it; the job goes on without it."""
         try:
@@ -451,8 +462,9 @@ class Steps(Datasets):
         is lost, too."""
         self._rate.restore()
         self._models.undo()
+        self._optimizer_steps.begin_again()
         self._close_step()
-        self._given_up = True
+        self._statistics.given_up = True
         if self._group.beginning and self._group.begun:
             message = "to the first of the batches that were being accumulated"
             self._tell(self._replica.roll_back(self._group.beginning, message, self._now()))
@@ -467,10 +479,11 @@ class Steps(Datasets):
         taken = self._computed and self._synchronises
         if taken:
             self._measure()
+            self._optimizer_steps.end()
         self._rate.restore()
         bad = self._recovery.recover(error, taken)
         self._close_step()
-        self._given_up = True
+        self._statistics.given_up = True
         self._group.end()
         if bad and self.options.on_bad_sample == "stop":
             raise bad[0]
