@@ -221,6 +221,38 @@ std::string lengths_table(const PlanResults& results) {
          "x equal shares.\n";
 }
 
+/// Nothing where the exchange hardly matters.
+std::string modes_table(const PlanResults& results) {
+  constexpr double kMatters = 0.05;
+  if (results.modes.empty() || results.modes.front().exchange_share < kMatters) {
+    return "";
+  }
+  std::vector<std::vector<std::string>> rows{{"over this network", "samples/s", "exchanging", "round"}};
+  for (const plan::Mode& mode : results.modes) {
+    rows.push_back(
+        {mode.options,
+         fixed(mode.samples_per_second, 1),
+         fixed(100.0 * mode.exchange_share, 1) + " %",
+         mode.round_steps > 1 ? std::to_string(mode.round_steps) + " steps" : ""});
+  }
+  const plan::Mode& least = plan::least_near_best(results.modes);
+  return '\n' + format_table(rows) + "Take " + least.options +
+         ": of those within 10 % of the fastest it changes training least (docs/local.md).\n";
+}
+
+nlohmann::ordered_json modes_json(const PlanResults& results) {
+  nlohmann::ordered_json modes = nlohmann::ordered_json::array();
+  for (const plan::Mode& mode : results.modes) {
+    modes.push_back(
+        {{"options", mode.options},
+         {"samples_per_second", mode.samples_per_second},
+         {"exchange_share", mode.exchange_share},
+         {"round_steps", mode.round_steps},
+         {"advised", &mode == &plan::least_near_best(results.modes)}});
+  }
+  return modes;
+}
+
 nlohmann::ordered_json lengths_json(const plan::LengthForecast::Deal& deal) {
   return {
       {"samples_per_second", deal.samples_per_second}, {"step_seconds", deal.step_seconds}, {"padding", deal.padding}};
@@ -270,6 +302,9 @@ PlanResults make_plan(const PlanTask& task) {
   const std::int64_t batch = results.best.global_batch;
   results.uniform = plan::predict_step(task.groups, task.exchange, batch, Shares::kEqual);
   results.marginals = plan::marginals(task.groups, task.exchange, batch);
+  if (task.exchange.gradient_bytes > 0.0 && results.best.batch_sizes.size() > 1) {
+    results.modes = plan::predict_modes(task.groups, task.exchange, batch);
+  }
   if (task.lengths) {
     results.lengths = plan::forecast_lengths(task.groups, results.best, results.uniform, *task.lengths);
   }
@@ -295,7 +330,7 @@ std::string to_text(const PlanTask& task, const PlanResults& results) {
   text += marginal_sentences(task, results);
   text += fixed(best.samples_per_second(), 1) + " samples per second, " +
           fixed(best.samples_per_second() / results.uniform.samples_per_second(), 2) + "x those of equal shares.\n";
-  return text + lengths_table(results);
+  return text + modes_table(results) + lengths_table(results);
 }
 
 nlohmann::ordered_json plan_details(const PlanTask& task, const PlanResults& results) {
@@ -319,6 +354,7 @@ nlohmann::ordered_json plan_details(const PlanTask& task, const PlanResults& res
          {"without_one", alternative_json(task, results.marginals[i].dropped)},
          {"one_more", alternative_json(task, results.marginals[i].added)}});
   }
+  details["modes"] = modes_json(results);
   if (results.lengths) {
     details["lengths"] = {
         {"by_cost", lengths_json(results.lengths->by_cost)},

@@ -9,6 +9,7 @@
 
 #include "isochron/cli/plan_request.h"
 #include "isochron/plan/length_forecast.h"
+#include "isochron/plan/modes.h"
 
 namespace isochron::cli {
 
@@ -17,6 +18,7 @@ struct PlanResults {
   plan::Step best;
   plan::Step uniform;                     // the same batch in equal shares
   std::vector<plan::Marginal> marginals;  // by group
+  std::vector<plan::Mode> modes;          // of keeping in step; empty if nothing is exchanged
   std::optional<plan::LengthForecast> lengths;
 };
 

@@ -49,7 +49,7 @@ double exposed_exchange(const std::vector<const Machine*>& members, const Exchan
     slowest = sim::slower(slowest, machine->link);
   }
   const double buckets = std::max(1.0, std::floor(exchange.gradient_bytes / kBucketBytes));
-  const double bucket = sim::ring_seconds(exchange.gradient_bytes / buckets, members.size(), slowest);
+  const double bucket = sim::ring_seconds(exchange.sent * exchange.gradient_bytes / buckets, members.size(), slowest);
   const sim::Network network{.gradient_bytes = exchange.gradient_bytes, .buckets = static_cast<std::int64_t>(buckets)};
   const double whole = buckets * bucket;
   const double hidden = whole - sim::exposed_seconds(network, bucket, compute_seconds);

@@ -20,6 +20,7 @@ namespace isochron::plan {
 struct Exchange {
   double gradient_bytes = 0.0;  // per step, 0 or more
   double overlap = 1.0;         // 0: the ring starts after the last gradient; 1: as buckets fill
+  double sent = 1.0;            // the share of the bytes that travels: less if gradients are compressed
 };
 
 struct Step {

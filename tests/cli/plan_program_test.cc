@@ -21,24 +21,26 @@ class PlanProgramTest : public ShellTest {
  protected:
   void SetUp() override {
     ShellTest::SetUp();
-    plan::Profile profile;
-    profile.model = "cnn";
-    profile.dataset = "mnist";
-    profile.dataset_size = 36'000;
-    profile.device = "cpu";
-    profile.machine = "here";
+    profile_.model = "cnn";
+    profile_.dataset = "mnist";
+    profile_.dataset_size = 36'000;
+    profile_.device = "cpu";
+    profile_.machine = "here";
     for (std::int64_t batch = 1; batch <= 256; batch *= 2) {  // 20 ms and 1 ms a sample
       const double seconds = 0.02 + 0.001 * static_cast<double>(batch);
-      profile.points.push_back({.batch = batch, .p50_seconds = seconds, .p90_seconds = seconds, .bytes = 1e8});
+      profile_.points.push_back({.batch = batch, .p50_seconds = seconds, .p90_seconds = seconds, .bytes = 1e8});
     }
-    write("cnn.json", io::to_json(profile, "1"));
+    write("cnn.json", io::to_json(profile_, "1"));
     write(
         "lab.toml",
         "[[machine]]\nname = \"fast\"\nprice_per_hour = 3.6\n"
         "[[machine]]\nname = \"slow\"\nspeed = 0.25\nprice_per_hour = 3.6\ncount = 2\n");
   }
+
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
   [[nodiscard]] Outcome plan(const std::string& words) const { return shell("'" ISOCHRON_PROGRAM "' plan " + words); }
+
+  plan::Profile profile_;
 };
 
 TEST_F(PlanProgramTest, TakesTheWorkersOfARunLog) {
@@ -98,6 +100,29 @@ TEST_F(PlanProgramTest, PredictsSpeedTimeAndCost) {
   // Without a slow one: 240 = 1.25 T - 40, T = 224 ms. With a second fast one: 240 = 2.5 T - 80, T = 128 ms.
   EXPECT_NEAR(document["machines"][1]["without_one"]["samples_per_second"], 240 / 0.224, 1.0);
   EXPECT_NEAR(document["machines"][0]["one_more"]["samples_per_second"], 240 / 0.128, 1.0);
+}
+
+TEST_F(PlanProgramTest, SaysHowToKeepInStepOverTheNetwork) {
+  profile_.parameter_bytes = 12.5e6;
+  write("cnn.json", io::to_json(profile_, "1"));
+  const std::string words = "--machines far.toml --model-profile cnn.json --global-batch 240 --json r.json";
+  const auto over = [&](const std::string& rate) {
+    write("far.toml", "[[machine]]\nname = \"far\"\ncount = 2\nnetwork = { rate = \"" + rate + "\" }\n");
+    return plan(words);
+  };
+  // 140 ms to compute; 1 s to exchange at 100 Mbit/s, 10 ms at 10 Gbit/s.
+  const Outcome slow = over("100mbit");
+  ASSERT_EQ(slow.status, 0) << slow.errors;
+  EXPECT_THAT(slow.output, HasSubstr("Take --sync local: of those within 10 % of the fastest"));
+  const json modes = json::parse(content(folder_ / "r.json"))["modes"];
+  ASSERT_EQ(modes.size(), 4U);
+  EXPECT_NEAR(modes[0]["samples_per_second"], 240 / 1.14, 1.0);
+  EXPECT_NEAR(modes[2]["samples_per_second"], 240 / 0.39, 1.0);
+  EXPECT_EQ(modes[3]["round_steps"], 136);  // 1 s x 0.95 / (0.05 x 140 ms)
+  EXPECT_EQ(modes[3]["advised"], true);
+  const Outcome fast = over("10gbit");
+  EXPECT_THAT(fast.output, HasSubstr("Take --sync bsp"));
+  EXPECT_THAT(over("100gbit").output, Not(HasSubstr("over this network")));
 }
 
 TEST_F(PlanProgramTest, SearchesTheGlobalBatch) {
