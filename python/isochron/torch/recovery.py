@@ -145,7 +145,7 @@ class Recovery:
             return
         leads = self.world.rank == settlement.leader
         mine = (self.prepared.pack(), self.replica.state()) if leads else None
-        packed, state = self.world.broadcast(mine, settlement.leader)
+        packed, state = self.world.broadcast_state(mine, settlement.leader)
         if self.world.rank in settlement.behind:
             self.prepared.unpack(packed)
             self.replica.take_over(state)
