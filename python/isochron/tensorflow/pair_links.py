@@ -50,6 +50,12 @@ class PairNetwork:
             self.link.connect(other, theirs.detach(), *(peers.key_for(f"frames of group {group}") for group in groups))
             self._pairs.append(_Pair(self.link, ours, other, groups, peers, timeout))
 
+    def say_last_words(self) -> None:
+        """When the link has failed: until the others know why, for some seconds at most."""
+        if self.link.failure is not None:
+            self.link.leave(orderly=False)
+            self.close(orderly=False)
+
     def close(self, orderly: bool) -> None:
         """After the link. Who ends before it has heard all goodbyes ends the collectives of those who say them."""
         now = time.monotonic()
