@@ -354,7 +354,16 @@ void bind_link(nb::module_& module) {
           nb::arg("rank"),
           nb::arg("hosts"),
           nb::arg("timeout"))
-      .def("connect", &TcpLink::connect, nb::arg("rank"), nb::arg("descriptor"), "Owns the descriptor from then on.")
+      .def(
+          "connect",
+          [](TcpLink& self, int rank, int descriptor, const nb::bytes& outgoing, const nb::bytes& incoming) {
+            self.connect(rank, descriptor, {.outgoing = text_of(outgoing), .incoming = text_of(incoming)});
+          },
+          nb::arg("rank"),
+          nb::arg("descriptor"),
+          nb::arg("outgoing"),
+          nb::arg("incoming"),
+          "Owns the descriptor from then on. The keys, 32 bytes each, are of this connection alone.")
       .def("lose", &TcpLink::lose, nb::arg("rank"), nb::arg("why"), Released())
       .def(
           "fail",

@@ -31,12 +31,6 @@ bool is_message(int tag) {
   return tag >= kPushTag && tag <= kAssignmentTag;
 }
 
-std::string head_of(int tag, std::uint64_t length) {
-  ByteWriter writer;
-  writer(static_cast<std::uint32_t>(tag), length);
-  return std::move(writer.bytes());
-}
-
 std::string text_of_error(int error) {
   return std::system_category().message(error);
 }
@@ -69,7 +63,7 @@ TcpLink::~TcpLink() {
   ::close(wake_descriptor_);
 }
 
-void TcpLink::connect(int rank, int descriptor) {
+void TcpLink::connect(int rank, int descriptor, const LinkKeys& keys) {
   const std::lock_guard lock(mutex_);
   ISO_CHECK(rank >= 0 && rank < size() && rank != this->rank(), "a connection to a rank that is not there");
   const int on = 1;
@@ -79,6 +73,8 @@ void TcpLink::connect(int rank, int descriptor) {
     throw Error("a socket to " + name_of(peer(rank)) + " cannot be used: " + text_of_error(errno));
   }
   Connection& connection = to(rank);
+  connection.sealing.emplace(keys.outgoing);
+  connection.unsealing.emplace(keys.incoming);
   connection.descriptor = descriptor;
   connection.heard = Clock::now();
   wake();
@@ -90,7 +86,7 @@ void TcpLink::leave(bool orderly) {
     if (!closing_ && !failure_) {
       for (Connection& connection : connections_) {
         if (orderly && connection.descriptor >= 0) {
-          queue(connection, {.tag = kGoodbyeTag, .owned = head_of(kGoodbyeTag, 0)});
+          queue(connection, SealedFrame(kGoodbyeTag, std::string()));
         }
       }
       if (!orderly) {
@@ -152,14 +148,14 @@ void TcpLink::tell(int rank, int tag, std::string message) {
     changed();
     return;
   }
-  queue(to(rank), {.tag = tag, .owned = head_of(tag, message.size()) + message});
+  queue(to(rank), SealedFrame(tag, std::move(message)));
 }
 
 std::shared_ptr<Transfer> TcpLink::send(int rank, int tag, Bytes bytes) {
   const std::lock_guard lock(mutex_);
   require_usable(to(rank));
   auto transfer = std::make_shared<Moving>(rank, tag, Space{});
-  queue(to(rank), {.tag = tag, .owned = head_of(tag, bytes.size()), .body = bytes, .transfer = transfer});
+  queue(to(rank), SealedFrame(tag, bytes), transfer);
   return transfer;
 }
 
@@ -239,7 +235,7 @@ void TcpLink::say_alive() {
   const std::lock_guard lock(mutex_);
   for (Connection& connection : connections_) {
     if (!failure_ && connection.descriptor >= 0 && connection.outgoing.empty()) {
-      queue(connection, {.tag = kAliveTag, .owned = head_of(kAliveTag, 0)});
+      queue(connection, SealedFrame(kAliveTag, std::string()));
     }
   }
 }
@@ -264,8 +260,8 @@ void TcpLink::wake() const {
   (void)!::write(wake_descriptor_, &one, sizeof one);
 }
 
-void TcpLink::queue(Connection& connection, Frame frame) {
-  connection.outgoing.push_back(std::move(frame));
+void TcpLink::queue(Connection& connection, SealedFrame frame, std::shared_ptr<Moving> transfer) {
+  connection.outgoing.push_back({.frame = std::move(frame), .transfer = std::move(transfer)});
   if (connection.rank == rank()) {
     deliver_to_myself();
     return;
@@ -280,22 +276,22 @@ void TcpLink::queue(Connection& connection, Frame frame) {
 
 void TcpLink::deliver_to_myself() {
   Connection& mine = to(rank());
-  for (auto frame = mine.outgoing.begin(); frame != mine.outgoing.end();) {
-    const auto place = std::ranges::find(mine.places, frame->tag, [](const auto& waiting) { return waiting->tag; });
+  for (auto next = mine.outgoing.begin(); next != mine.outgoing.end();) {
+    const auto place =
+        std::ranges::find(mine.places, next->frame.tag(), [](const auto& waiting) { return waiting->tag; });
     if (place == mine.places.end()) {
-      ++frame;
+      ++next;
       continue;
     }
-    const Bytes owned = std::as_bytes(std::span(frame->owned)).subspan(kHead);
-    const Bytes bytes = frame->transfer ? frame->body : owned;
+    const Bytes bytes = next->frame.body();
     ISO_CHECK(bytes.size() == (*place)->place.size(), "a place of another size than what comes");
     std::ranges::copy(bytes, (*place)->place.begin());
     (*place)->is_over = true;
-    if (frame->transfer) {
-      frame->transfer->is_over = true;
+    if (next->transfer) {
+      next->transfer->is_over = true;
     }
     mine.places.erase(place);
-    frame = mine.outgoing.erase(frame);
+    next = mine.outgoing.erase(next);
     changed();
   }
 }
@@ -303,10 +299,8 @@ void TcpLink::deliver_to_myself() {
 void TcpLink::write(Connection& connection) {
   std::size_t written = 0;
   while (!connection.outgoing.empty() && connection.descriptor >= 0 && written < kAtATime) {
-    Frame& frame = connection.outgoing.front();
-    const bool in_head = frame.sent < frame.owned.size();
-    const Bytes rest = in_head ? std::as_bytes(std::span(frame.owned)).subspan(frame.sent)
-                               : frame.body.subspan(frame.sent - frame.owned.size());
+    SealedFrame& frame = connection.outgoing.front().frame;
+    const Bytes rest = frame.rest(*connection.sealing);
     const ssize_t count =
         ::send(connection.descriptor, rest.data(), std::min(rest.size(), kAtATime), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count < 0) {
@@ -317,11 +311,11 @@ void TcpLink::write(Connection& connection) {
       }
       return;
     }
-    frame.sent += static_cast<std::size_t>(count);
+    frame.advance(static_cast<std::size_t>(count), *connection.sealing);
     written += static_cast<std::size_t>(count);
-    if (frame.sent == frame.size()) {
-      if (frame.transfer) {
-        frame.transfer->is_over = true;
+    if (frame.is_sent()) {
+      if (const auto& transfer = connection.outgoing.front().transfer) {
+        transfer->is_over = true;
       }
       connection.outgoing.pop_front();
       changed();
@@ -343,16 +337,43 @@ void TcpLink::read(Connection& connection) {
     }
     taken += static_cast<std::size_t>(count);
     connection.heard = Clock::now();
+    take(connection, target.first(static_cast<std::size_t>(count)));
+  }
+}
+
+// These bytes have come to where target_of() said.
+void TcpLink::take(Connection& connection, Bytes bytes) {
+  if (connection.deaf) {
+    return;
+  }
+  if (connection.head_got < kHead) {
+    connection.head_got += bytes.size();
     if (connection.head_got < kHead) {
-      connection.head_got += static_cast<std::size_t>(count);
-      if (connection.head_got == kHead) {
-        begin_frame(connection);
-      }
-    } else {
-      connection.got += static_cast<std::uint64_t>(count);
+      return;
     }
-    if (connection.head_got == kHead && !connection.stalled && connection.got == connection.length) {
+    std::ranges::copy(Bytes(connection.head).last<FrameSeal::kSize>(), connection.seal.begin());
+    connection.unsealing->update(Bytes(connection.head).first<FrameHead::kSize>());
+    if (!connection.unsealing->is(connection.seal)) {
+      refuse(connection);
+      return;
+    }
+    begin_frame(connection);
+  } else if (connection.got < connection.coming.length) {
+    connection.unsealing->update(bytes);
+    connection.got += bytes.size();
+  } else {
+    connection.seal_got += bytes.size();
+  }
+  if (connection.stalled || connection.got < connection.coming.length) {
+    return;
+  }
+  if (connection.coming.length == 0) {
+    end_frame(connection);
+  } else if (connection.seal_got == FrameSeal::kSize) {
+    if (connection.unsealing->is(connection.seal)) {
       end_frame(connection);
+    } else {
+      refuse(connection);
     }
   }
 }
@@ -360,39 +381,46 @@ void TcpLink::read(Connection& connection) {
 // Where the next bytes go.
 Space TcpLink::target_of(Connection& connection) {
   static thread_local std::array<std::byte, std::size_t{1} << 16> nowhere;
+  if (connection.deaf) {
+    return nowhere;
+  }
   if (connection.head_got < kHead) {
     return Space(connection.head).subspan(connection.head_got);
+  }
+  const std::uint64_t left = connection.coming.length - connection.got;
+  if (left == 0) {
+    return Space(connection.seal).subspan(connection.seal_got);
   }
   const auto got = static_cast<std::size_t>(connection.got);
   if (!connection.message.empty()) {
     return std::as_writable_bytes(std::span(connection.message)).subspan(got);
   }
   if (connection.into) {
-    return connection.into->place.subspan(got);
+    return Space(connection.arrived).subspan(got, static_cast<std::size_t>(left));
   }
-  return Space(nowhere).first(
-      static_cast<std::size_t>(std::min<std::uint64_t>(connection.length - got, nowhere.size())));
+  return Space(nowhere).first(static_cast<std::size_t>(std::min<std::uint64_t>(left, nowhere.size())));
 }
 
 void TcpLink::begin_frame(Connection& connection) {
-  std::uint32_t tag = 0;
-  ByteReader reader({reinterpret_cast<const char*>(connection.head.data()), kHead});
-  reader(tag, connection.length);
-  connection.tag = static_cast<int>(tag);
+  FrameHead& coming = connection.coming;
+  ByteReader reader({reinterpret_cast<const char*>(connection.head.data()), FrameHead::kSize});
+  reader(coming.tag, coming.length);
   connection.got = 0;
+  connection.seal_got = 0;
   connection.message.clear();
   connection.into.reset();
-  const std::uint64_t length = connection.length;
+  const std::uint64_t length = coming.length;
+  const int tag = coming.number();
   if (failure_) {
     return;  // nobody wants it
   }
-  if (is_message(connection.tag) || connection.tag == kFailureTag) {
+  if (is_message(tag) || tag == kFailureTag) {
     if (length > kMostMessage) {
       blame(connection, "permitted: " + std::to_string(kMostMessage) + " bytes");
     } else {
       connection.message.resize(static_cast<std::size_t>(length));
     }
-  } else if (connection.tag == kAliveTag) {
+  } else if (tag == kAliveTag) {
     if (length != 0) {
       blame(connection, "permitted: 0 bytes");
     }
@@ -402,43 +430,46 @@ void TcpLink::begin_frame(Connection& connection) {
 }
 
 void TcpLink::find_place(Connection& connection) {
-  const auto place =
-      std::ranges::find(connection.places, connection.tag, [](const auto& waiting) { return waiting->tag; });
-  connection.stalled = place == connection.places.end() && connection.tag == kGradientTag;
+  const int tag = connection.coming.number();
+  const auto place = std::ranges::find(connection.places, tag, [](const auto& waiting) { return waiting->tag; });
+  connection.stalled = place == connection.places.end() && tag == kGradientTag;
   if (connection.stalled) {
     return;
   }
   if (place == connection.places.end()) {
     blame(connection, "which nobody has asked for");
-  } else if ((*place)->place.size() != connection.length) {
+  } else if ((*place)->place.size() != connection.coming.length) {
     blame(connection, "permitted: " + std::to_string((*place)->place.size()) + " bytes");
   } else {
     connection.into = *place;
+    connection.arrived.resize(std::max(connection.arrived.size(), connection.into->place.size()));
     connection.places.erase(place);
   }
 }
 
 void TcpLink::end_frame(Connection& connection) {
+  const int tag = connection.coming.number();
   connection.head_got = 0;
-  if (connection.into) {
-    std::exchange(connection.into, nullptr)->is_over = true;
+  if (const std::shared_ptr<Moving> into = std::exchange(connection.into, nullptr)) {
+    std::ranges::copy(Bytes(connection.arrived).first(into->place.size()), into->place.begin());
+    into->is_over = true;
     changed();
     return;
   }
   if (failure_) {
     return;
   }
-  if (connection.tag == kFailureTag) {
+  if (tag == kFailureTag) {
     try {
       fail_now(decode<Failure>(connection.message));
     } catch (const Error& error) {
       blame(connection, error.what());
     }
-  } else if (connection.tag == kAssignmentTag) {
+  } else if (tag == kAssignmentTag) {
     messages_.emplace_back(connection.rank, std::move(connection.message));
-  } else if (is_message(connection.tag)) {
-    connection.left |= connection.tag == kGoodbyeTag;
-    requests_.push_back({.rank = connection.rank, .tag = connection.tag, .message = std::move(connection.message)});
+  } else if (is_message(tag)) {
+    connection.left |= tag == kGoodbyeTag;
+    requests_.push_back({.rank = connection.rank, .tag = tag, .message = std::move(connection.message)});
   }
   connection.message.clear();
   changed();
@@ -447,18 +478,28 @@ void TcpLink::end_frame(Connection& connection) {
 // A frame that makes no sense: nothing after it can be read either.
 void TcpLink::blame(const Connection& connection, const std::string& what) {
   const Peer& sender = peer(connection.rank);
-  const std::string frame = " sent a frame of kind " + std::to_string(connection.tag) + " and " +
-                            std::to_string(connection.length) + " bytes; ";
+  const std::string frame = " sent a frame of kind " + std::to_string(connection.coming.number()) + " and " +
+                            std::to_string(connection.coming.length) + " bytes; ";
   fail_now(failure_of(PeerError(name_of(sender) + frame + what, {sender})));
+}
+
+// What comes from there is not what was sent there.
+void TcpLink::refuse(Connection& connection) {
+  const Peer& sender = peer(connection.rank);
+  connection.deaf = true;
+  fail_now(failure_of(PeerError(
+      "what came from " + name_of(sender) +
+          " has not the seal of this job: somebody on the way has changed, repeated or left out a part of it",
+      {sender})));
 }
 
 void TcpLink::end(Connection& connection, const std::string& why) {
   if (connection.descriptor >= 0) {
     ::close(std::exchange(connection.descriptor, -1));
   }
-  for (const Frame& frame : connection.outgoing) {
-    if (frame.transfer && connection.left) {
-      frame.transfer->is_over = true;
+  for (const Outgoing& next : connection.outgoing) {
+    if (next.transfer && connection.left) {
+      next.transfer->is_over = true;
     }
   }
   connection.outgoing.clear();
@@ -481,20 +522,18 @@ void TcpLink::fail_now(const Failure& why) {
     connection.places.clear();
     connection.into.reset();  // what still comes of it goes nowhere
     connection.stalled = false;
-    std::deque<Frame> outgoing = std::exchange(connection.outgoing, {});
+    std::deque<Outgoing> outgoing = std::exchange(connection.outgoing, {});
     if (connection.descriptor < 0) {
       continue;
     }
-    if (!outgoing.empty() && outgoing.front().sent > 0) {
-      Frame& half = outgoing.front();
-      half.owned.append(reinterpret_cast<const char*>(half.body.data()), half.body.size());
-      half.body = {};
+    if (!outgoing.empty() && outgoing.front().frame.is_begun()) {
+      Outgoing& half = outgoing.front();
+      half.frame.keep_body();
       half.transfer.reset();
       connection.outgoing.push_back(std::move(half));
     }
     if (!stop_) {
-      const std::string words = encode(why);
-      connection.outgoing.push_back({.tag = kFailureTag, .owned = head_of(kFailureTag, words.size()) + words});
+      connection.outgoing.push_back({.frame = SealedFrame(kFailureTag, encode(why)), .transfer = nullptr});
     }
   }
   requests_.clear();

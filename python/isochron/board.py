@@ -68,9 +68,9 @@ class RemoteBoard:
         return self._ask({"name": name})
 
     def _ask(self, hello: dict[str, Any]) -> str | None:
-        link, said = door.knock(*self._place, self._key, hello, ANSWER_SECONDS)
-        link.close()
-        value = said.get("value")
+        visit = door.knock(*self._place, self._key, hello, ANSWER_SECONDS)
+        visit.link.close()
+        value = visit.answer.get("value")
         if not isinstance(value, str | None):
             raise OSError(f"what answers there for the first host says {reprlib.repr(value)}; permitted: letters")
         return value

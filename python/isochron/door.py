@@ -4,6 +4,8 @@
   b) The guest answers with 32 of its own, its hello and the HMAC-SHA256 of all of that under the key.
   c) The door compares in constant time before it looks at the hello, and answers with an HMAC of its own, so that
      the guest, too, knows who it is.
+  d) Whatever follows on that connection is sealed with two keys that come from the job's and from both sides' random
+     bytes, one for each direction (isochron/server/frame_seal.h).
 
 The key does not travel, and a handshake that somebody has recorded opens no door. What a stranger can make us keep is
 bounded in bytes and in time. Every guest has a thread, so none waits for another; where there are too many at once, the
@@ -22,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 log = logging.getLogger("isochron")
 
@@ -51,6 +53,21 @@ def read_message(text: bytes | bytearray) -> dict[str, Any]:
     return message
 
 
+class FrameKeys(NamedTuple):
+    """Of one connection alone; the other side has them the other way round."""
+
+    outgoing: bytes
+    incoming: bytes
+
+
+class Visit(NamedTuple):
+    """A door that has let us in."""
+
+    link: socket.socket
+    answer: dict[str, Any]
+    keys: FrameKeys
+
+
 class Guest:
     """Somebody who knows the key. Not thread-safe."""
 
@@ -58,6 +75,10 @@ class Guest:
         self.hello = hello
         self.link = link
         self._key, self._nonces = key, nonces
+
+    @property
+    def keys(self) -> FrameKeys:
+        return _frame_keys(self._key, self._nonces, b"door", b"guest")
 
     def answer(self, message: dict[str, Any], seconds: float = HELLO_SECONDS) -> None:
         """Once. Raises OSError."""
@@ -143,34 +164,40 @@ class Door:
             log.warning("somebody connected who is not of this job (%s); so far %d", error, count)
 
 
-def knock(address: str, port: int, key: bytes, hello: dict[str, Any], seconds: float) -> tuple[socket.socket, dict]:
-    """The connection, and what the door answered. Raises OSError. Tries again where the door sent us away before our
-    hello had arrived, which it does when there is a crowd."""
+def knock(address: str, port: int, key: bytes, hello: dict[str, Any], seconds: float) -> Visit:
+    """Raises OSError. Tries again where the door sent us away before our hello had arrived, which it does when there is
+    a crowd."""
     deadline = time.monotonic() + seconds
     while True:
         link = socket.create_connection((address, port), _left(deadline))
         try:
-            return link, introduce(link, key, hello, deadline)
+            return introduce(link, key, hello, deadline)
         except ConnectionError as error:
             if time.monotonic() + _RETRY_SECONDS > deadline:
                 raise ConnectionError(f"{error}; is the job's key the same there?") from error
         time.sleep(_RETRY_SECONDS)
 
 
-def introduce(link: socket.socket, key: bytes, hello: dict[str, Any], deadline: float) -> dict[str, Any]:
+def introduce(link: socket.socket, key: bytes, hello: dict[str, Any], deadline: float) -> Visit:
     """The guest's part; closes a connection on which it fails."""
     try:
         theirs = _read(link, _NONCE, deadline)
         mine = secrets.token_bytes(_NONCE)
         _write(link, mine, deadline)
-        _send(link, key, b"guest", theirs + mine, hello, deadline)
-        return _receive(link, key, b"door", theirs + mine, MOST_ANSWER, deadline)
+        nonces = theirs + mine
+        _send(link, key, b"guest", nonces, hello, deadline)
+        answer = _receive(link, key, b"door", nonces, MOST_ANSWER, deadline)
+        return Visit(link, answer, _frame_keys(key, nonces, b"guest", b"door"))
     except ValueError as error:
         link.close()
         raise OSError(f"what answers there is not of this job ({error})") from error
     except BaseException:
         link.close()
         raise
+
+
+def _frame_keys(key: bytes, nonces: bytes, mine: bytes, theirs: bytes) -> FrameKeys:
+    return FrameKeys(*(_seal(key, b"frames of the " + one, nonces, b"") for one in (mine, theirs)))
 
 
 def _seal(key: bytes, who: bytes, nonces: bytes, text: bytes) -> bytes:

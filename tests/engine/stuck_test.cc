@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -105,6 +106,18 @@ TEST(StuckGroupTest, ThatIsLeftForAnotherEndsTheWorker) {
         world.rebuild({});
       },
       [&] { world.rebuild({}); });
+}
+
+// Which nobody else has to notice: what this process has to do after the job is done all the same.
+TEST(StuckPartingTest, IsLeftBehindAfterTenSeconds) {
+  auto world = std::make_unique<World>(everybody(), WorldOptions{.timeout = 60s});
+  const auto start = std::chrono::steady_clock::now();
+  hangs = world_rank() == kStuck;
+  world.reset();
+  if (hangs) {
+    EXPECT_GE(std::chrono::steady_clock::now() - start, 10s);
+  }
+  hangs = false;
 }
 
 }  // namespace

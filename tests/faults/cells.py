@@ -47,7 +47,7 @@ TESTS = {
 
 # The time-out of jobs whose fault is noticed at once, in seconds, and of the others.
 PATIENCE = 240.0
-TIMEOUTS = {"native": 4.0, "launch": 15.0, "start": 8.0, "PyTorch": 6.0, "TensorFlow": 12.0}
+TIMEOUTS = {"native": 4.0, "own": 4.0, "launch": 15.0, "start": 8.0, "PyTorch": 6.0, "TensorFlow": 12.0}
 # How long survivors may take from the fault to their end, however busy the machine is: less than half of the long
 # time-out, or the short one and this.
 MARGIN = 120.0
@@ -161,7 +161,8 @@ CELLS = [
     *_cells("TensorFlow", "bsp", LOSSES, ("leave",), "named"),
     *(cell for sync in ("asp", "ssp") for cell in _cells("TensorFlow", sync, LOSSES, ("leave",), "left")),
     *(cell for sync in ("bsp", "asp", "ssp") for cell in _cells("TensorFlow", sync, LOSSES, ("end",), "done")),
-    *_cells("TensorFlow", "bsp", ("nan",), ("step", "reduction"), "all"),
+    *(cell for sync in ("bsp", "asp", "ssp") for cell in _cells(
+        "TensorFlow", sync, ("nan",), ("step", "reduction"), "all")),
     *_cells("TensorFlow", "bsp", ("disk",), ("checkpoint",), "told"),
     # The protocol of core/replica, which jobs in Python run on, by itself in one process.
     *_cells("replica", "bsp", DEATHS, (*COMPUTING, "checkpoint", "evaluation", "join", "leave", "end"), "on"),

@@ -181,6 +181,7 @@ class Job:
         self.cell = cell
         sync, phase, fault, timeout = cell.split(":")
         self.victim = 0 if fault.endswith("-first") or fault == "disk" else 1
+        self.loses_it = fault not in ("nan", "disk", "none")
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=scratch))
         self.began = time.monotonic()
         self.deadline = self.began + LIMIT
@@ -215,7 +216,7 @@ class Job:
             if os.waitpid(child, os.WNOHANG)[0] == child:
                 del self.ranks[child]
         left = set(self.ranks.values())
-        if left and (left == {self.victim} or time.monotonic() > self.deadline):
+        if left and ((self.loses_it and left == {self.victim}) or time.monotonic() > self.deadline):
             with contextlib.suppress(ChildProcessError):
                 for child in self.ranks:
                     os.kill(child, signal.SIGKILL)

@@ -1,5 +1,6 @@
 // What comes over a socket from another worker of an asynchronous job, which then hangs up: frames that fit nothing end
-// the link with a reason, everything else is read or refused as a server does, and nothing waits for ever.
+// the link with a reason, everything else is read or refused as a server does, and nothing waits for ever. The bytes
+// come twice: as they are, which no seal opens, and as frames of one who knows the keys.
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -8,8 +9,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "tests/server/sealed_bytes.h"
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -59,16 +62,12 @@ void read_all(TcpLink& link) {
   }
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void hear(std::string_view bytes) {
   std::array<int, 2> ends{};
   ISO_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0, "no pair of sockets");
   TcpLink link(0, {{.rank = 0, .host = "here"}, {.rank = 1, .host = "there"}}, kLong);
-  link.connect(1, ends[0]);
-  (void)::send(ends[1], data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+  link.connect(1, ends[0], isochron::server::test_keys());
+  (void)::send(ends[1], bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   ::close(ends[1]);
   try {
     read_all(link);
@@ -77,5 +76,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   isochron::server::Transfers none;
   link.drain(none);
   link.leave(/*orderly=*/false);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  hear(bytes);
+  isochron::server::FrameSeal seal(isochron::server::test_keys().incoming);
+  hear(isochron::server::sealed(bytes, seal));
   return 0;
 }

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import hmac
 import importlib.util
 import json
 import pathlib
@@ -143,7 +144,7 @@ def echo(guest):
 
 
 def visit(entrance, hello, seconds=5.0):
-    link, answer = door.knock("127.0.0.1", entrance.port, KEY, hello, seconds)
+    link, answer, _ = door.knock("127.0.0.1", entrance.port, KEY, hello, seconds)
     link.close()
     return answer
 
@@ -275,7 +276,7 @@ def test_another_key_opens_no_door_and_no_other_door_is_taken_for_ours(monkeypat
 
     with opened(admit) as entrance:
         with pytest.raises(OSError, match="key"):
-            link, _ = door.knock("127.0.0.1", entrance.port, b"some other key", {}, 0.2)
+            link = door.knock("127.0.0.1", entrance.port, b"some other key", {}, 0.2).link
     assert heard == []
 
     # A door that pretends: it lets everybody in, and cannot prove that it knows the key.
@@ -328,8 +329,7 @@ def test_the_key_does_not_travel_and_a_recorded_visit_opens_nothing():
 
     with opened(admit) as entrance:
         tapped = Tapped(entrance.port)
-        link, _ = door.knock("127.0.0.1", tapped.port, KEY, {"rank": 1}, 5.0)
-        link.close()
+        door.knock("127.0.0.1", tapped.port, KEY, {"rank": 1}, 5.0).link.close()
         tapped.close()
         assert KEY not in tapped.said and b'"rank":1' in tapped.said
         with socket.create_connection(("127.0.0.1", entrance.port), 5.0) as link:
@@ -440,6 +440,37 @@ def link_frame(tag, message, length=None):
     return tag.to_bytes(4, "little") + length.to_bytes(8, "little") + message
 
 
+class Peer:
+    """The far end of a connection of a link: sends and reads frames that are sealed as the link's are
+    (isochron/server/frame_seal.h)."""
+
+    KEYS = bytes(32), bytes(range(32))  # of the link: outgoing, incoming
+
+    def __init__(self, link, rank):
+        ours, self.socket = socket.socketpair()
+        self._sealed = [0, 0]
+        link.connect(rank, ours.detach(), *self.KEYS)
+
+    def _seal(self, direction, text):
+        number, self._sealed[direction] = self._sealed[direction], self._sealed[direction] + 1
+        return hmac.digest(self.KEYS[direction], number.to_bytes(8, "little") + text, "sha256")[:16]
+
+    def say(self, head_and_body):
+        head, body = head_and_body[:12], head_and_body[12:]
+        said = head + self._seal(1, head) + body
+        whole = len(body) == int.from_bytes(head[4:], "little")
+        self.socket.sendall(said + self._seal(1, body) if body and whole else said)
+
+    def hear(self):
+        """The tag and the body."""
+        head = self.socket.recv(28, socket.MSG_WAITALL)
+        assert head[12:] == self._seal(0, head[:12])
+        length = int.from_bytes(head[4:12], "little")
+        said = self.socket.recv(length + 16, socket.MSG_WAITALL) if length else b""
+        assert not length or said[length:] == self._seal(0, said[:length])
+        return int.from_bytes(head[:4], "little"), said[:length]
+
+
 def hostile_frames(chance):
     yield link_frame(PUSH, b"x", 1 << 40)
     yield link_frame(0, b"")  # no kind
@@ -454,10 +485,9 @@ def hostile_frames(chance):
 @contextlib.contextmanager
 def linked(timeout=5.0):
     """A link of rank 0, and the other end of its connection to rank 3."""
-    ours, theirs = socket.socketpair()
     link = TcpLink(0, ["here", "nowhere", "nowhere", "there"], timeout)
-    link.connect(3, ours.detach())
-    with theirs:
+    theirs = Peer(link, 3)
+    with theirs.socket:
         yield link, theirs
     link.leave(orderly=False)
 
@@ -473,8 +503,8 @@ def failure_of(link):
 def test_frames_that_are_none_are_errors_that_name_the_sender(chance):
     for said in hostile_frames(chance):
         with linked() as (link, theirs):
-            theirs.sendall(said)
-            theirs.shutdown(socket.SHUT_WR)
+            theirs.say(said)
+            theirs.socket.shutdown(socket.SHUT_WR)
             failure = failure_of(link)
             assert "rank 3 on there" in failure.text and failure.ranks == [3], (said, failure.text)
 
@@ -494,12 +524,10 @@ def entered(link):
 def test_requests_that_make_no_sense_end_the_job_with_the_senders_name(tag, message):
     with linked() as (link, theirs):
         session = entered(link)
-        theirs.sendall(link_frame(tag, message))
+        theirs.say(link_frame(tag, message))
         assert "rank 3 on there" in failure_of(link).text
-        head = theirs.recv(12, socket.MSG_WAITALL)
-        assert int.from_bytes(head[:4], "little") == FAILURE  # and is told so
-        told = theirs.recv(int.from_bytes(head[4:], "little"), socket.MSG_WAITALL)
-        assert failure_of(link).text.encode() in told
+        kind, told = theirs.hear()
+        assert kind == FAILURE and failure_of(link).text.encode() in told  # and is told so
         session.close(orderly=False)
 
 
@@ -517,13 +545,11 @@ def test_settings_that_are_none_end_the_job_with_the_senders_name(chance):
         settings = DEEP if number == 2 else json.dumps(words).encode()
         with linked() as (link, theirs):
             session = entered(link)
-            theirs.sendall(link_frame(PUSH, push_header(0, settings)) + link_frame(GRADIENT, bytes(16)))
+            theirs.say(link_frame(PUSH, push_header(0, settings)))
+            theirs.say(link_frame(GRADIENT, bytes(16)))
             kind = ALIVE
             while kind == ALIVE:
-                head = theirs.recv(12, socket.MSG_WAITALL)
-                kind, said = int.from_bytes(head[:4], "little"), b""
-                while len(said) < int.from_bytes(head[4:], "little"):
-                    said += theirs.recv(int.from_bytes(head[4:], "little") - len(said))
+                kind, said = theirs.hear()
             assert kind in ((ANSWER,) if number == 0 else (ANSWER, FAILURE)), said
             if kind == FAILURE:
                 assert failure_of(link).ranks == [3], said

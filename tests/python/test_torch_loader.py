@@ -3,8 +3,10 @@
 import collections
 import gc
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -91,6 +93,36 @@ def test_a_loader_process_that_ended_is_named_at_once():
         job.prepare(model, torch.optim.SGD(model.parameters(), 0.1))
         with pytest.raises(isochron.Error, match=r"loader process 0 \(process \d+\) ended with code 3"):
             next(iter(job.loader(Ending(), num_workers=1)))
+
+
+class Endless:
+    """Says that a sample is being read, which takes for ever."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        self.path.touch()
+        time.sleep(3600)
+
+
+def test_loader_processes_that_do_not_end_are_killed_when_a_loader_is_closed(tmp_path):
+    """One reads a sample for ever, the other one is stopped."""
+    from isochron.torch.pool import Fetcher, SamplePool
+
+    pool = SamplePool(Fetcher(Endless(tmp_path / "reads"), None, 0), 2)
+    reading, stopped = processes = list(pool._processes)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    pool.request(0, [0])
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "reads").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    pool.close()
+    assert [process.exitcode for process in processes] == [-signal.SIGKILL] * 2
+    assert not reading.is_alive()
 
 
 def test_a_loader_process_leaves_what_its_parent_threw_away_alone(tmp_path):

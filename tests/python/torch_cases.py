@@ -57,6 +57,7 @@ from torch_number_cases import (  # noqa: F401
     unprepared,
 )
 from torch_side_cases import sided, survive_on_sides  # noqa: F401
+from torch_word_cases import remembers_an_object, sends_a_pickle  # noqa: F401
 
 
 def flat(model, buffers=True):

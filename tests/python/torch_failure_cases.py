@@ -239,7 +239,7 @@ def lost_in_transfer(when=4):
     from isochron.torch.job import Job
     from isochron.torch.world import World
 
-    finish, broadcast = Job.finish_step, World.broadcast
+    finish, broadcast = Job.finish_step, World.broadcast_state
     rank = dist.get_rank()
 
     def missing(job):
@@ -255,7 +255,7 @@ def lost_in_transfer(when=4):
             os.kill(os.getpid(), signal.SIGKILL)
         return broadcast(world, value, source)
 
-    Job.finish_step, World.broadcast = missing, dying
+    Job.finish_step, World.broadcast_state = missing, dying
     return survive("nothing", -1, when, timeout=60.0)
 
 
@@ -351,17 +351,17 @@ def lost_between_epochs(late):
     model = models.make("cnn")
     model, optimizer = job.prepare(model, torch.optim.SGD(model.parameters(), lr=0.05))
     world, me = job._world, dist.get_rank()
-    lost, gather_objects = world.members[1], world.gather_objects
+    lost, gather_words = world.members[1], world.gather_words
 
     def gather(value):
-        values = gather_objects(value)
+        values = gather_words(value)
         if me == late and job.epoch == 1 and world.size == 3:
             while not world._rendezvous.has_ended(lost):
                 time.sleep(0.01)
             raise isochron.PeerLostError("words: lost rank 1", [1], [lost.host])
         return values
 
-    world.gather_objects = gather
+    world.gather_words = gather
     complete = []
     for epoch in job.epochs(3):
         loader = job.loader(models.Images(size=24 * 3))

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/server/sealed_bytes.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -50,8 +51,9 @@ std::vector<std::unique_ptr<TcpLink>> make_links(int size, std::chrono::millisec
   for (int a = 0; a < size; ++a) {
     for (int b = a + 1; b < size; ++b) {
       const auto [of_a, of_b] = make_sockets();
-      links[static_cast<std::size_t>(a)]->connect(b, of_a);
-      links[static_cast<std::size_t>(b)]->connect(a, of_b);
+      const LinkKeys keys = test_keys();
+      links[static_cast<std::size_t>(a)]->connect(b, of_a, keys);
+      links[static_cast<std::size_t>(b)]->connect(a, of_b, {.outgoing = keys.incoming, .incoming = keys.outgoing});
     }
   }
   return links;
@@ -61,7 +63,7 @@ std::vector<std::unique_ptr<TcpLink>> make_links(int size, std::chrono::millisec
 struct Raw {
   explicit Raw(std::chrono::milliseconds timeout = kLong) : link(0, make_peers(2), timeout) {
     const auto [ours, theirs] = make_sockets();
-    link.connect(1, ours);
+    link.connect(1, ours, test_keys());
     socket = theirs;
   }
   Raw(const Raw&) = delete;
@@ -69,10 +71,10 @@ struct Raw {
   ~Raw() { hang_up(); }
 
   void say(const std::string& bytes) const { (void)!::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  void say_frame(std::uint32_t tag, std::uint64_t length, const std::string& body = {}) const {
+  void say_frame(std::uint32_t tag, std::uint64_t length, const std::string& body = {}) {
     ByteWriter writer;
     writer(tag, length);
-    say(writer.bytes() + body);
+    say(sealed(writer.bytes() + body, seal));
   }
   void hang_up() {
     if (socket >= 0) {
@@ -82,6 +84,7 @@ struct Raw {
 
   TcpLink link;
   int socket = -1;
+  FrameSeal seal{test_keys().incoming};
 };
 
 std::optional<Failure> await_failure(TcpLink& link) {
@@ -264,7 +267,7 @@ TEST(TcpLinkTest, BytesWithoutSenseNeverDoMoreThanEndTheLink) {
     for (char& byte : bytes) {
       byte = static_cast<char>(random.below(random.below(2) == 0 ? 8 : 256));
     }
-    raw.say(bytes);
+    raw.say(i % 2 == 0 ? bytes : sealed(bytes, raw.seal));
     raw.hang_up();
     ASSERT_TRUE(await_failure(raw.link));
   }

@@ -34,7 +34,9 @@ def listen(gather: Callable[[Any], list[Any]], rendezvous_host: str | None) -> L
     address, port = listener.getsockname()[:2]
     everybody = gather({"host": socket.gethostname(), "address": address, "port": port, "secret": job_key.make()})
     places = [(one["address"], one["port"]) for one in everybody]
-    return Listening(listener, [one["host"] for one in everybody], places, job_key.mixed(everybody[0]["secret"]))
+    # Everybody's part of it: so no worker can be made to take the key of an earlier job.
+    key = job_key.mixed("".join(one["secret"] for one in everybody))
+    return Listening(listener, [one["host"] for one in everybody], places, key)
 
 
 def own_address(machines: list[str], rendezvous_host: str | None = None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +34,7 @@ class Sockets:
             if type(rank) is not int or rank not in self._expected:
                 raise ValueError(f"rank is {rank!r}; permitted: {sorted(self._expected)}")
             guest.answer({"rank": self._rank})
-            self._link.connect(rank, guest.link.detach())
+            self._link.connect(rank, guest.link.detach(), *guest.keys)
             self._expected.remove(rank)
             self._changed.notify_all()
 
@@ -43,7 +42,8 @@ class Sockets:
         """Who has the higher rank knocks. Nobody can connect after that."""
         try:
             for rank in range(self._rank):
-                self._link.connect(rank, self._knock(rank).detach())
+                visit = self._knock(rank)
+                self._link.connect(rank, visit.link.detach(), *visit.keys)
             with self._changed:
                 if not self._changed.wait_for(lambda: not self._expected, self._timeout):
                     missing = sorted(self._expected)
@@ -54,10 +54,10 @@ class Sockets:
             self._door.close()
         return self._link
 
-    def _knock(self, rank: int) -> socket.socket:
+    def _knock(self, rank: int) -> door.Visit:
         address, port = self.places[rank]
         try:
-            return door.knock(address, port, self.key, {"rank": self._rank}, self._timeout)[0]
+            return door.knock(address, port, self.key, {"rank": self._rank}, self._timeout)
         except OSError as error:
             host = self._hosts[rank]
             where = f"{host} at {address} port {port}"

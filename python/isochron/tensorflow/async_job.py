@@ -17,6 +17,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -51,6 +52,7 @@ class AsyncJob(ServedJob, Job):
         self._parameters: Parameters  # with the session
         self._updaters: list[SliceUpdater] = []
         self._barriers = 0
+        self._network: PairNetwork | None = None  # with the session, over TensorFlow's collectives
         self._iterations_before = 0  # of the optimizer, when the job had made no step
 
     # What it is asked for.
@@ -108,18 +110,20 @@ class AsyncJob(ServedJob, Job):
         if self._session is None:
             self._session = self._set_out()
         session = self._session
-        if self._at_barrier:
-            session.enter()
-        order = session.next(int(self._stop_wanted))
-        if order.barrier:
-            self._come_together(order)
-            return None
+        with self._until_others_know():
+            if self._at_barrier:
+                session.enter()
+            order = session.next(int(self._stop_wanted))
+            if order.barrier:
+                self._come_together(order)
+                return None
         self._started, self._cpu_started = time.perf_counter(), _core.cpu_seconds()
         session.start_pull()
         sampler = self._replica.sampler
         batch = self._source.take(
             sampler.epoch, (order.first, order.last), lambda: sampler.samples(order.first, order.last))  # fmt: skip
-        session.finish_pull()
+        with self._until_others_know():
+            session.finish_pull()
         self._parameters.take(session.values)
         self._batch_is_out = True
         return batch
@@ -142,8 +146,8 @@ class AsyncJob(ServedJob, Job):
         self._updaters = self._cut(optimizer)
         owner = Owner(self._gather, self._average, self._books.note_update)
         if self.options.transport == "tensorflow":
-            network = PairNetwork(self.rank, self._peers, self.options.timeout)
-            link, owner.closed = network.link, network.close
+            self._network = PairNetwork(self.rank, self._peers, self.options.timeout)
+            link, owner.closed = self._network.link, self._network.close
         else:
             link = Sockets(self.rank, super().gather, self._cluster.rendezvous_host, self.options.timeout).connect()
         return Session(
@@ -201,12 +205,24 @@ class AsyncJob(ServedJob, Job):
             bool(np.isfinite(gradient.numpy()).all()) for gradient in gradients)  # fmt: skip
         usage = _core.process_usage(self._cpu_started, time.perf_counter() - self._started)
         session.computed(self.last_loss, usage, warm)
-        if finite:
-            rate = {"learning_rate": self._learning_rate()}
-            session.send([rate] * len(parameters.layout.strips), float(self._order.batch))
-        else:
-            session.leave_out()
-        session.finish()
+        with self._until_others_know():
+            if finite:
+                rate = {"learning_rate": self._learning_rate()}
+                session.send([rate] * len(parameters.layout.strips), float(self._order.batch))
+            else:
+                session.leave_out()
+            session.finish()
+
+    @contextmanager
+    def _until_others_know(self) -> Iterator[None]:
+        """Who hears why the job ends may end at once, and with it the threads that tell the others; they would take it
+        for a lost one then."""
+        try:
+            yield
+        except Error:
+            if self._network is not None:
+                self._network.say_last_words()
+            raise
 
     def _learning_rate(self) -> float:
         """Schedules go by steps of the global batch, as in step."""

@@ -178,7 +178,7 @@ def _join(
             if key is not None:
                 link = socket.create_connection((place.address, place.port), timeout=max(0.01, left))
                 hello = {"rank": place.rank, "address": f"{link.getsockname()[0]}:{port}"}
-                answer = door.introduce(link, key, hello, time.monotonic() + patience)
+                answer = door.introduce(link, key, hello, time.monotonic() + patience).answer
                 link.close()
                 break
         except OSError:

@@ -2,7 +2,8 @@
 
 Every worker sends to every other in a group of its own. The servers that the strategy has started carry them, so that a
 job needs no ports but those of TF_CONFIG. The link gets one end of a pair of local sockets for every other worker; two
-threads carry what comes out of the other end to that worker, and back. A broadcast ends when its receiver has it. Of
+threads carry what comes out of the other end to that worker, and back; what they carry is sealed from link to link,
+with keys that come from the one that the workers share. A broadcast ends when its receiver has it. Of
 the types that broadcasts know, bool is the one with the size of a byte; nobody looks at the values.
 """
 
@@ -45,9 +46,15 @@ class PairNetwork:
             ours, theirs = socket.socketpair()
             for end in (ours, theirs):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST)
-            self.link.connect(other, theirs.detach())
             groups = first + rank * size + other, first + other * size + rank
+            self.link.connect(other, theirs.detach(), *(peers.key_for(f"frames of group {group}") for group in groups))
             self._pairs.append(_Pair(self.link, ours, other, groups, peers, timeout))
+
+    def say_last_words(self) -> None:
+        """When the link has failed: until the others know why, for some seconds at most."""
+        if self.link.failure is not None:
+            self.link.leave(orderly=False)
+            self.close(orderly=False)
 
     def close(self, orderly: bool) -> None:
         """After the link. Who ends before it has heard all goodbyes ends the collectives of those who say them."""

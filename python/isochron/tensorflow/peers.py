@@ -10,6 +10,7 @@ the user's own, and stays as it is.
 from __future__ import annotations
 
 import contextlib
+import hmac
 import socket
 import threading
 import time
@@ -50,6 +51,10 @@ class Peers:
         self.hosts, self._key = everybody.hosts, everybody.key
         self._others = {rank: place for rank, place in enumerate(everybody.places) if rank != self._rank}
         self._roll = roll_call.RollCall(everybody.listener, self._key, collectives.size)
+
+    def key_for(self, purpose: str) -> bytes:
+        """One that the workers of this job share, for that alone."""
+        return hmac.digest(self._key, purpose.encode(), "sha256")
 
     def note(self, step: int) -> None:
         if self._roll is not None:

@@ -64,9 +64,9 @@ def _ask_all(addresses: Addresses, key: bytes, hello: dict[str, Any], timeout: f
 
 def _ask(address: str, port: int, key: bytes, hello: dict[str, Any], timeout: float) -> int | None:
     try:
-        link, message = door.knock(address, port, key, hello, timeout)
+        visit = door.knock(address, port, key, hello, timeout)
     except OSError:
         return None
-    link.close()
-    step = message.get("step")
+    visit.link.close()
+    step = visit.answer.get("step")
     return step if type(step) is int else None

@@ -210,7 +210,7 @@ class AsyncJob(ServedJob, Job):
             owner, self._replica, self.options, self._connect(), layout, updaters, self._next_update)  # fmt: skip
 
     def _connect(self) -> _core.TcpLink:
-        return Sockets(self._world.rank, self._gather, None, self.options.timeout).connect()
+        return Sockets(self._world.rank, self._gather_words, None, self.options.timeout).connect()
 
     def _fetch(self, order: Assignment) -> Any:
         assert isinstance(self._source, MapSource)
@@ -288,9 +288,13 @@ class AsyncJob(ServedJob, Job):
 
     # Barriers.
 
-    def _gather(self, mine: Any) -> list[Any]:
+    def _gather(self, mine: bytes) -> list[bytes]:
         with self._by_member():
-            return self._world.gather_objects(mine)
+            return self._world.gather_bytes(mine)
+
+    def _gather_words(self, mine: Any) -> list[Any]:
+        with self._by_member():
+            return self._world.gather_words(mine)
 
     def _average(self, samples: int) -> None:
         self._take_values()
@@ -370,7 +374,7 @@ class AsyncJob(ServedJob, Job):
         if self._session is not None:
             mine = {number: dict(updater.learned) for number, updater in self._session.updaters.items()}
             learned: dict[int, Any] = {}
-            for part in self._world.gather_objects(mine):
+            for part in self._world.gather_states(mine):
                 learned |= part
             shard_optimizer.gather(self._optimizers[0], self._parameters, self._session.layout, learned)
         super().save(path)

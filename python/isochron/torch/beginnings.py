@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from isochron.errors import Error
+
 CLOSE = {"rel_tol": 1e-2, "abs_tol": 1e-4}
 
 
@@ -33,6 +35,14 @@ class Beginning:
             one.digest = zlib.crc32(repr((before, one.digest)).encode())
         one.kinds = len(seen)
         return one
+
+    @staticmethod
+    def read(told: Any) -> Beginning:
+        """As another worker told it. Raises Error if that is none."""
+        try:
+            return Beginning(int(told["digest"]), [float(mean) for mean in told["means"]], int(told["kinds"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise Error(f"a worker said what its stream begins with in words that make no sense ({error!r})") from error
 
     def is_like(self, other: Beginning) -> bool:
         return self.digest == other.digest and all(

@@ -149,7 +149,7 @@ class Job(Steps):
     def _check_log(self, world: World) -> None:
         path = self.options.log
         trouble = trouble_of_writing(path) if path is not None and world.rank == 0 else ""
-        if trouble := world.gather_objects(trouble)[0]:
+        if trouble := world.gather_words(trouble)[0]:
             raise refusal(path, trouble)
 
     def __repr__(self) -> str:

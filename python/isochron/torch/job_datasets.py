@@ -113,7 +113,7 @@ class Datasets:
         self._recovery.ask(mine)
         while True:
             try:
-                return self._world.gather_objects(mine)
+                return self._world.gather_words(mine)
             except PeerError as error:
                 if not self._recovery.is_possible:
                     raise

@@ -152,7 +152,7 @@ class Recovery:
             models = self.prepared.models
             sends = self.world.rank == source
             mine = (self.prepared.pack(), models.between, self.replica.state()) if sends else None
-            packed, between, state = self.world.broadcast(mine, source)
+            packed, between, state = self.world.broadcast_state(mine, source)
             if self.world.rank in settlement.behind or self.world.rank in fewer:
                 self.prepared.unpack(packed)
                 models.between = between

@@ -21,7 +21,7 @@ class ServedModels(Models):
         self.models.append(model)
         with torch.no_grad():
             for tensor in [*model.parameters(), *model.buffers()]:  # as DDP does
-                tensor.copy_(self._world.broadcast(tensor.detach().cpu(), 0))
+                tensor.copy_(self._world.broadcast_state(tensor.detach().cpu(), 0))
         return model
 
     @property

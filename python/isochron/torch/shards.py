@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -93,6 +93,16 @@ class _Offer:
     ended: list[int]  # parts that have no more behind those
     wants: int
     idle: bool  # whether it has a loader process without a part
+
+    @staticmethod
+    def read(told: Any) -> _Offer:
+        """Raises Error if that is none."""
+        try:
+            offer = _Offer([(int(part), int(count)) for part, count in told["samples"]], list(map(int, told["ended"])),
+                           int(told["wants"]), bool(told["idle"]))  # fmt: skip
+        except (KeyError, TypeError, ValueError) as error:
+            raise Error(f"a worker offered parts of a stream in words that cannot be read ({error!r})") from error
+        return offer
 
     @property
     def count(self) -> int:
@@ -234,7 +244,7 @@ class ShardSource:
     def _gather(self) -> list[_Offer]:
         """Everybody's, when all have what they want and their loader processes have parts, or no part is left."""
         while True:
-            offers: list[_Offer] = self._world.gather_objects(self._offer())
+            offers = [_Offer.read(one) for one in self._world.gather_words(asdict(self._offer()))]
             lacking = [rank for rank, offer in enumerate(offers) if offer.count < offer.wants]
             idle = [rank for rank, offer in enumerate(offers) if offer.idle and rank not in lacking]
             if not self._waiting or not (lacking or idle):

@@ -341,7 +341,7 @@ class MapSource:
         if position > 0 and place != self._first_place:
             return
         mine = zlib.crc32(array("q", self._order_of(epoch)).tobytes())
-        if any(other != mine for other in self._world.gather_objects(mine)):
+        if any(other != mine for other in self._world.gather_words(mine)):
             raise ValueError(
                 f"the workers' samplers draw epoch {epoch} differently; permitted: the same order on all workers. "
                 "Before it draws, the job seeds Python's, NumPy's and torch's generators and the sampler's attribute "

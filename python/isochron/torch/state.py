@@ -114,7 +114,7 @@ class Prepared:
                 self.write(path, job)
             except Error as error:
                 failure = str(error)
-        failure = self.world.broadcast(failure, 0)
+        failure = self.world.broadcast_words(failure, 0)
         if failure:
             raise Error(failure)
 
@@ -167,15 +167,15 @@ class Prepared:
 
     def load(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Returns the job that was saved with it."""
-        content: bytes | str = b""
+        content, failure = b"", ""
         if self.world.rank == 0:
             try:
                 content = Path(path).read_bytes()
             except OSError as error:
-                content = f"cannot read {path}: {error.strerror or error}"
-        content = self.world.broadcast(content, 0)
-        if isinstance(content, str):
-            raise Error(content)
+                failure = f"cannot read {path}: {error.strerror or error}"
+        if failure := self.world.broadcast_words(failure, 0):
+            raise Error(failure)
+        content = self.world.broadcast_bytes(content, 0)
         try:
             packed = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         except Exception as error:

@@ -151,7 +151,7 @@ class Steps(Datasets):
     def _new_replica(self) -> Replica:
         options = self.options
         mine = options.settings.introduction(self.device.type, first=self.is_first)
-        told = self._world.gather_objects((mine.encode(), options.micro_batch))
+        told = self._world.gather_words([mine.encode(), options.micro_batch])
         everybody = [_core.Introduction.decode(text) for text, _ in told]
         self._divides = any(size for _, size in told)  # some worker computes micro-batches
         cpu, chunk_size = self.device.type == "cpu", options.micro_batch

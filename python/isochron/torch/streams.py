@@ -6,7 +6,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 from weakref import WeakSet
@@ -199,12 +199,12 @@ class StreamSource:
         """Before the first step of an epoch, whether it is dealt for the first time or again."""
         beginning = Beginning.of(self._taken[:CHUNK])
         self._begun = self._begun or (self._replica.epoch, beginning)
-        mine, *others = self._world.gather_objects(beginning)
+        mine, *others = [Beginning.read(one) for one in self._world.gather_words(asdict(beginning))]
         if all(other.is_like(mine) for other in others):
             return
         epoch = self._replica.epoch
         stays = self._is_read_once() or self._beginning(epoch).is_like(beginning)
-        if not all(self._world.gather_objects(stays)):
+        if not all(self._world.gather_words(stays)):
             self._judge_draws(all(other.has_samples_of(mine) for other in others))
         else:
             raise ValueError(

@@ -14,10 +14,10 @@ import gc
 import logging
 import math
 import os
-import pickle
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -25,8 +25,8 @@ import torch
 import torch.distributed as dist
 
 from isochron import job_key
-from isochron.errors import PeerError, PeerLostError, TimeoutError
-from isochron.torch import inherited
+from isochron.errors import Error, PeerError, PeerLostError, TimeoutError
+from isochron.torch import inherited, words
 from isochron.torch.environment import naming_who_is_missing
 from isochron.torch.peers import Peer, Rendezvous, names_of
 from isochron.torch.sealed import SealedStore
@@ -119,6 +119,16 @@ def choose_backend(gpus: list[tuple[str, bool] | None]) -> str:
     return "nccl" if apart or all(shared for _, shared in known) else "gloo"
 
 
+def _introduced(said: bytes, rank: int) -> tuple[Peer, str, tuple[str, bool] | None]:
+    """A worker, its part of the key, and its GPU. Raises Error."""
+    told = words.unpack_words(said, f"rank {rank}")
+    try:
+        gpu = told["gpu"]
+        return Peer(**told["me"]), str(told["secret"]), (str(gpu[0]), bool(gpu[1])) if gpu is not None else None
+    except (KeyError, TypeError, IndexError) as error:
+        raise Error(f"rank {rank} is of another version: it introduces itself in other words ({error!r})") from error
+
+
 class World:
     """A process that is alone needs no group; every exchange is trivial then."""
 
@@ -158,11 +168,12 @@ class World:
         processes of these numbers may be killed. Raises PeerLostError naming who did not come."""
         size = dist.get_world_size()
         ranks = list(range(size))
-        everybody: list[Any] = [None] * size
         store = dist.PrefixStore(f"isochron/{_jobs}", dist.distributed_c10d._get_default_store())
         with naming_who_is_missing(store, self.me.rank, size, self._timeout):
             self.control = self._new_group("gloo", ranks, 0)
-            dist.all_gather_object(everybody, (self.me, job_key.make(), _gpu(self._device)), group=self.control)
+            said = {"me": asdict(self.me), "secret": job_key.make(), "gpu": _gpu(self._device)}
+            told = self._exchange(words.pack_words(said), size)
+            everybody = [_introduced(one, rank) for rank, one in enumerate(told)]
             gpus = [gpu for _, _, gpu in everybody]
             self._backend = choose_backend(gpus)
             self._side_of = sides_of(gpus, lambda some: choose_backend(some) == "nccl")
@@ -383,22 +394,52 @@ class World:
     def _group_for(self, values: torch.Tensor) -> dist.ProcessGroup | None:
         return self.gradients if values.is_cuda else self.control
 
-    def gather_objects(self, value: Any) -> list[Any]:
-        if self.size == 1:
-            return [value]
-        values: list[Any] = [None] * self.size
-        self._run("words", lambda: dist.all_gather_object(values, value, group=self.control))
-        return values
+    def gather_words(self, value: Any) -> list[Any]:
+        """What everybody says, as JSON has it; also of a worker that is alone."""
+        every = self.gather_bytes(words.pack_words(value))
+        return [words.unpack_words(one, peer) for one, peer in zip(every, self.members, strict=True)]
 
-    def broadcast(self, value: Any, source: int) -> Any:
-        """The value of the worker whose rank is `source`, however large."""
+    def gather_states(self, value: Any) -> list[Any]:
+        """As broadcast_state()."""
+        every = self.gather_bytes(words.pack_state(value))
+        return [words.unpack_state(one, peer) for one, peer in zip(every, self.members, strict=True)]
+
+    def gather_bytes(self, mine: bytes) -> list[bytes]:
         if self.size == 1:
-            return value
-        data = pickle.dumps(value) if self.rank == source else b""
-        size = int(self.sum([float(len(data))])[0])
-        buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(size, dtype=torch.uint8)
+            return [mine]
+        every: list[bytes] = []
+        self._run("words", lambda: every.extend(self._exchange(mine, self.size)))
+        return every
+
+    def _exchange(self, mine: bytes, size: int) -> list[bytes]:
+        sizes = torch.empty(size, 1, dtype=torch.int64)
+        dist.all_gather(list(sizes), torch.tensor([len(mine)]), group=self.control)
+        most = int(sizes.max())
+        if not 0 <= int(sizes.min()) <= most <= words.MOST_WORDS:
+            raise Error(f"workers have {sizes.flatten().tolist()} bytes to say; permitted: up to {words.MOST_WORDS}")
+        padded = torch.frombuffer(bytearray(mine.ljust(most or 1)), dtype=torch.uint8)
+        rows = torch.empty(size, len(padded), dtype=torch.uint8)
+        dist.all_gather(list(rows), padded, group=self.control)
+        return [row[:length].numpy().tobytes() for row, length in zip(rows, sizes.flatten().tolist(), strict=True)]
+
+    def broadcast_words(self, value: Any, source: int) -> Any:
+        """The words of the worker whose rank is `source`; the others' do not count."""
+        return words.unpack_words(self.broadcast_bytes(words.pack_words(value), source), self.members[source])
+
+    def broadcast_state(self, value: Any, source: int) -> Any:
+        """Such a worker's tensors and what else a state holds, on the CPU, however large. Raises Error on all workers
+        if it is more than can be read without running it (words.py)."""
+        data = words.pack_state(value) if self.rank == source else b""
+        return words.unpack_state(self.broadcast_bytes(data, source), self.members[source])
+
+    def broadcast_bytes(self, data: bytes, source: int) -> bytes:
+        if self.size == 1:
+            return data
+        leads = self.rank == source
+        size = int(self.sum([float(len(data)) if leads else 0.0])[0])
+        buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8) if leads else torch.empty(size, dtype=torch.uint8)
         self._run("a state", lambda: dist.broadcast(buffer, group=self.control, group_src=source))
-        return pickle.loads(buffer.numpy().tobytes())
+        return buffer.numpy().tobytes()
 
     def start_gather(self, values: torch.Tensor) -> Callable[[], torch.Tensor]:
         """Begins to gather a CPU tensor; what it returns waits for the rows."""
