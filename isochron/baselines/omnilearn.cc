@@ -84,7 +84,7 @@ Proposal OmniLearnPolicy::follow_paper(const Roster& roster, std::span<const std
   bounds.reserve(batches.size());
   double largest_change = 0.0;
   for (std::size_t k = 0; k < batches.size(); ++k) {
-    bounds.push_back(bounds_of(roster.workers[k], k));
+    bounds.push_back(bounds_of(roster, k));
     batches[k] = clamped(batches[k], bounds[k]);
     const auto old = static_cast<double>(current[k]);
     largest_change = std::max(largest_change, std::abs(batches[k] - old) / std::max(old, 1.0));
@@ -120,8 +120,10 @@ Proposal OmniLearnPolicy::adjust(std::vector<double> batches, std::span<const st
       .words = "batches scaled by mean time over own time"};
 }
 
-BatchBounds OmniLearnPolicy::bounds_of(const Worker& worker, std::size_t place) const {
-  std::int64_t high = worker.max_batch;
+BatchBounds OmniLearnPolicy::bounds_of(const Roster& roster, std::size_t place) const {
+  const Worker& worker = roster.workers[place];
+  // Nobody can take more than B: a bound that does not bind leaves the law as it was published.
+  std::int64_t high = worker.max_batch < roster.global_batch ? worker.max_batch : kNoLimit;
   for (const std::int64_t limit : {options_.b_max, ceilings_[place]}) {
     high = limit == 0 ? high : std::min(high, limit);
   }

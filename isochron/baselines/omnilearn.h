@@ -45,7 +45,7 @@ class OmniLearnPolicy final : public Policy {
 
  private:
   [[nodiscard]] bool is_code() const { return options_.variant == "code"; }
-  [[nodiscard]] BatchBounds bounds_of(const Worker& worker, std::size_t place) const;
+  [[nodiscard]] BatchBounds bounds_of(const Roster& roster, std::size_t place) const;
   void limit_losers(std::span<const Reading> readings, std::span<const std::int64_t> current);
   Proposal follow_paper(const Roster& roster, std::span<const std::int64_t> current);
   Proposal follow_code(const Roster& roster, std::span<const std::int64_t> current);

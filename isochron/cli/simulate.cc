@@ -9,6 +9,7 @@
 #include "isochron/cli/recorder.h"
 #include "isochron/cli/results.h"
 #include "isochron/cli/simulate_request.h"
+#include "isochron/sim/fleet.h"
 
 namespace isochron::cli {
 namespace {
@@ -24,9 +25,7 @@ RunHeader header_of(const sim::ClusterSpec& cluster, const sim::Options& options
   header.samples_per_epoch = options.samples();
   header.total_steps = options.sync == Sync::kBsp ? options.steps : 0;
   header.sync = options.sync == Sync::kLocal ? to_string(options.sync) : "";
-  for (std::size_t i = 0; i < cluster.workers.size(); ++i) {
-    header.workers.push_back({.id = i, .name = cluster.workers[i].name, .kind = cluster.workers[i].kind});
-  }
+  header.workers = members_of(sim::Fleet(cluster, options.seed).roster(false));
   return header;
 }
 

@@ -157,6 +157,7 @@ std::vector<float> to_floats(const nb::bytes& bytes) {
 void bind_reports(nb::module_& module) {
   nb::class_<StepReport> report(module, "StepReport", "What a worker reports of a step that it has computed.");
   report.def(nb::init<>());
+  report.def_rw("usage", &StepReport::usage);
   const auto add = [&]<class T>(const ReportField<T>& field) {
     report.def_prop_rw(
         field.name,

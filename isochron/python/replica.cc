@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -104,26 +103,6 @@ void bind_plan(nb::module_& module) {
       .def_ro("non_finite", &StepOutcome::non_finite);
 }
 
-StepReport make_report(const nb::kwargs& fields) {
-  StepReport report;
-  for (const auto& [key, value] : fields) {
-    const auto name = nb::cast<std::string>(key);
-    const auto set = [&]<class T>(const ReportField<T>& field) {
-      const bool found = name == field.name;
-      if (found && !value.is_none()) {  // None: unknown, the default
-        field.of(report) = nb::cast<T>(value);
-      }
-      return found;
-    };
-    if (name == "usage") {
-      report.usage = nb::cast<MachineUsage>(value);
-    } else if (!std::apply([&](const auto&... field) { return (set(field) || ...); }, kReportFields)) {
-      throw nb::type_error(("a StepReport has no field '" + name + "'").c_str());
-    }
-  }
-  return report;
-}
-
 void bind_making(nb::class_<Replica>& replica) {
   replica.def(
       "__init__",
@@ -197,11 +176,7 @@ void bind_steps(nb::class_<Replica>& replica) {
       "plan_parts",
       [](Replica& self, const std::vector<std::int64_t>& samples) { return self.plan_parts(samples); },
       nb::arg("samples"));
-  replica.def(
-      "report",
-      [](Replica& self, const nb::kwargs& measured) { return self.report(make_report(measured)); },
-      nb::arg("measured"),
-      "Keywords are the fields of a StepReport that were measured.");
+  replica.def("report", &Replica::report, nb::arg("measured"), "Completes what was measured, and signs it.");
   replica.def(
       "average_weight",
       [](const Replica& self, const Reports& reports) { return self.average_weight(reports); },

@@ -10,6 +10,7 @@
 #include "isochron/core/staleness/clock_table.h"
 #include "isochron/sim/ring.h"
 #include "isochron/sim/run.h"
+#include "isochron/sim/splitter.h"
 
 namespace isochron::sim {
 namespace {
@@ -63,6 +64,7 @@ class Async {
   bool go_on(std::size_t worker);
 
   Run& run_;
+  Splitter splitter_;
   ClockTable clocks_;
   std::vector<Lane> lanes_;                         // by the worker's number in the specification
   std::vector<std::size_t> worker_of_;              // by id
@@ -78,6 +80,7 @@ class Async {
 
 Async::Async(Run& run)
     : run_(run),
+      splitter_(run.policy, {.workers = run.roster(), .global_batch = run.options.global_batch}, run.options.rate),
       clocks_(run.options.sync == Sync::kSsp ? std::optional(run.options.staleness) : std::nullopt),
       lanes_(run.cluster.workers.size()) {
   for (const WorkerSpec& worker : run.cluster.workers) {
@@ -183,12 +186,12 @@ bool Async::observe_if_all_reported() {
   }
   reports_ = 0;
   run_.meter.add_round(seconds, decision_->batch_sizes, decision_->changed);
-  run_.splitter.observe(telemetry);
+  splitter_.observe(telemetry);
   return true;
 }
 
 void Async::adopt_decision() {
-  decision_ = &run_.splitter.decide(run_.fleet);
+  decision_ = &splitter_.decide(run_.fleet);
   const auto& members = run_.fleet.members();
   for (std::size_t i = 0; i < members.size(); ++i) {
     lanes_[members[i].index].next_batch = decision_->batch_sizes[i];
@@ -248,7 +251,7 @@ bool Async::apply_due_changes() {
     apply(*change, others);
   }
   if (others) {
-    run_.change_workers();
+    splitter_.change_workers(run_.roster());
   }
   return others;
 }

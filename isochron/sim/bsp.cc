@@ -1,30 +1,40 @@
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
-#include "isochron/core/replica/rounds.h"
-#include "isochron/core/sample/sampler.h"
+#include "isochron/sim/replicas.h"
 #include "isochron/sim/ring.h"
 #include "isochron/sim/run.h"
+#include "isochron/sim/splitter.h"
 
 namespace isochron::sim {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+/// An oracle is no policy: it says what each worker takes, and the policy of the replicas does not count.
+JobSettings settings_of(const Run& run) {
+  const Options& options = run.options;
+  return {
+      .global_batch = options.global_batch,
+      .policy = is_oracle(run.policy) ? "uniform" : run.policy,
+      .rate = options.rate,
+      .seed = options.seed,
+      .sync = options.sync,
+      .rounds = {.steps = options.round_steps, .network_share = options.network_share}};
+}
+
 /// Bulk-synchronous parallel: steps one after another, each as long as its slowest worker and the exchange. A round is
 /// such a step of several global batches.
 class Bsp {
  public:
-  explicit Bsp(Run& run)
-      : run_(run),
-        rounds_(run.options.round_steps, run.options.network_share),
-        samples_known_(run.options.samples() > 0),
-        stopped_(run.cluster.workers.size(), false) {}
+  explicit Bsp(Run& run);
 
   void run() {
-    for (step_ = 0; step_ < run_.options.steps; step_ += batches_, ++number_) {
+    for (step_ = 0; step_ < run_.options.steps; step_ += plan_->local_steps, ++number_) {
       const double began = now_;
       apply_due_changes();
       while (!attempt()) {
@@ -37,6 +47,7 @@ class Bsp {
   void apply_due_changes();
   bool attempt();
   void advance(std::int64_t step);
+  void plan();
   void compute_round();
   void compute();
   void find_end();
@@ -44,13 +55,15 @@ class Bsp {
   bool interrupt(const Occurrence& kill);
   void pause_or_go_on(const Occurrence& change);
   bool kill(const Occurrence& change);
+  void come_together();
   void finish_step(double seconds);
-  void finish_round();
-  void record_step(double seconds) const;
+  void measure();
+  void record(StepRecord record, double seconds) const;
   [[nodiscard]] bool in_rounds() const { return run_.options.sync == Sync::kLocal; }
 
   Run& run_;
-  Rounds rounds_;
+  std::optional<Splitter> oracle_;
+  Replicas replicas_;
   bool samples_known_;
   std::int64_t step_ = 0;    // global batches before it
   std::int64_t number_ = 0;  // steps or rounds before it
@@ -59,7 +72,7 @@ class Bsp {
   std::vector<Occurrence> postponed_;  // happened within a step, take effect after it
 
   // The step in progress; lists are in the order of the members.
-  std::int64_t batches_ = 1;  // global batches of it
+  const StepPlan* plan_ = nullptr;
   double start_ = 0.0;
   double end_ = 0.0;
   const Decision* decision_ = nullptr;
@@ -67,14 +80,42 @@ class Bsp {
   std::vector<double> seconds_;            // from the start to the worker's last gradient; never, while it is stopped
   std::vector<double> left_;               // computing time left when the worker was stopped
   double longest_ = 0.0;                   // of seconds_
-  StepTelemetry telemetry_;
+  std::vector<StepReport> reports_;
 };
+
+Bsp::Bsp(Run& run)
+    : run_(run),
+      replicas_(
+          settings_of(run),
+          run.roster(),
+          [&run](Replica& replica) {
+            if (run.lengths && !is_oracle(run.policy)) {
+              run.lengths->open(replica);
+            } else {
+              replica.open_stream();
+            }
+          },
+          run.options.replica_each),
+      samples_known_(run.options.samples() > 0),
+      stopped_(run.cluster.workers.size(), false) {
+  if (is_oracle(run.policy)) {
+    oracle_.emplace(
+        run.policy, Roster{.workers = run.roster(), .global_batch = run.options.global_batch}, run.options.rate);
+  } else {
+    run.meter = Meter(run.options.global_batch, replicas_.any().units_per_sample());
+  }
+}
 
 /// What happens between two steps.
 void Bsp::apply_due_changes() {
   bool others = false;
+  std::vector<std::size_t> newcomers;
   const auto apply = [&](const Occurrence& change) {
     if (change.event == Event::kKill) {
+      if (std::ranges::find(newcomers, change.worker) != newcomers.end()) {
+        come_together();  // it was there, if not for long
+        newcomers.clear();
+      }
       others |= kill(change);
       return;
     }
@@ -83,6 +124,7 @@ void Bsp::apply_due_changes() {
         return;
       }
       others = true;
+      newcomers.push_back(change.worker);
     } else if (change.cores) {
       run_.fleet.set_cores(change.worker, *change.cores);
     } else {
@@ -96,7 +138,15 @@ void Bsp::apply_due_changes() {
     apply(*change);
   }
   if (others) {
-    run_.change_workers();
+    come_together();
+  }
+}
+
+void Bsp::come_together() {
+  const std::vector<Worker> workers = run_.roster();
+  replicas_.come_together(workers);
+  if (oracle_) {
+    oracle_->change_workers(workers);
   }
 }
 
@@ -141,15 +191,32 @@ void Bsp::advance(std::int64_t step) {
   }
 }
 
+void Bsp::plan() {
+  const std::int64_t batches = std::min(replicas_.any().round_steps(), run_.options.steps - step_);
+  const std::int64_t samples = batches * run_.options.global_batch;
+  const bool by_cost = run_.lengths && run_.lengths->by_cost();
+  if (oracle_) {
+    decision_ = &oracle_->decide(run_.fleet);
+    batch_sizes_ = by_cost ? run_.lengths->deal_for_oracle(run_.fleet) : deal(samples, decision_->batch_sizes);
+    plan_ = &replicas_.plan_parts(batch_sizes_);
+  } else {
+    plan_ = &replicas_.plan(by_cost ? 0 : samples);
+    decision_ = &plan_->decision;
+    batch_sizes_ = plan_->batches();
+  }
+  if (run_.lengths && !(oracle_ && by_cost)) {
+    run_.lengths->follow(*plan_);
+  }
+}
+
 /// Local steps one after another, each with its own noise.
 void Bsp::compute_round() {
   const auto& members = run_.fleet.members();
-  batch_sizes_ = deal(batches_ * run_.options.global_batch, decision_->batch_sizes);
   std::ranges::fill(left_, 0.0);
-  for (std::int64_t local = 0; local < batches_; ++local) {
+  for (std::int64_t local = 0; local < plan_->local_steps; ++local) {
     advance(step_ + local);
     for (std::size_t i = 0; i < members.size(); ++i) {
-      const auto parts = Rounds::parts({.first = 0, .last = batch_sizes_[i]}, batches_);
+      const auto parts = Rounds::parts(plan_->slices[i], plan_->local_steps);
       const bool takes = local < std::ssize(parts);
       left_[i] += takes ? run_.fleet.seconds(members[i].index, parts[static_cast<std::size_t>(local)].size()) : 0.0;
     }
@@ -160,13 +227,7 @@ void Bsp::compute() {
   start_ = now_;
   const auto& members = run_.fleet.members();
   advance(step_);
-  batches_ = in_rounds() ? std::min(rounds_.steps(), run_.options.steps - step_) : 1;
-  decision_ = &run_.splitter.decide(run_.fleet);
-  batch_sizes_ = decision_->batch_sizes;
-  if (run_.lengths) {
-    const auto& shares = run_.lengths->deal(run_.splitter, run_.fleet, *decision_);
-    std::ranges::transform(shares, batch_sizes_.begin(), &LengthShares::Share::samples);
-  }
+  plan();
   seconds_.resize(members.size());
   left_.resize(members.size());
   if (in_rounds()) {
@@ -174,7 +235,7 @@ void Bsp::compute() {
   }
   for (std::size_t i = 0; i < members.size(); ++i) {
     if (!in_rounds()) {
-      left_[i] = run_.lengths ? run_.fleet.seconds_of_amount(members[i].index, run_.lengths->shares()[i].amount)
+      left_[i] = run_.lengths ? run_.fleet.seconds_of_amount(members[i].index, run_.lengths->amounts()[i])
                               : run_.fleet.seconds(members[i].index, batch_sizes_[i]);
       left_[i] += run_.fleet.cold_seconds(members[i].index, batch_sizes_[i]);
     }
@@ -203,7 +264,7 @@ bool Bsp::interrupt(const Occurrence& change) {
     now_ = before;
     return false;
   }
-  run_.change_workers();
+  come_together();
   return true;
 }
 
@@ -231,61 +292,55 @@ void Bsp::pause_or_go_on(const Occurrence& change) {
 }
 
 void Bsp::finish_step(double seconds) {
-  run_.meter.add_step(run_.fleet, seconds, batches_);
+  run_.meter.add_step(run_.fleet, seconds, plan_->local_steps);
   run_.meter.add_round(seconds_, batch_sizes_, decision_->changed);
   run_.meter.follow_balance(number_, run_.fleet, *decision_);
+  measure();
+  StepRecord done = replicas_.complete(reports_, now_ - start_);
   if (run_.recorder.step) {
-    record_step(seconds);
+    record(std::move(done), seconds);
   }
-  telemetry_.step = number_;
-  telemetry_.workers.clear();
   const auto& members = run_.fleet.members();
   for (std::size_t i = 0; i < members.size(); ++i) {
-    telemetry_.workers.push_back(run_.report(members[i], batch_sizes_[i], seconds_[i]));
     run_.fleet.note_computed(members[i].index, batch_sizes_[i]);
   }
   if (run_.lengths) {
-    run_.lengths->finish(run_.splitter, telemetry_);
+    run_.lengths->finish();
   }
-  if (in_rounds()) {
-    finish_round();
+  if (oracle_) {
+    oracle_->observe({.step = number_});
   }
-  run_.splitter.observe(telemetry_);
-}
-
-void Bsp::finish_round() {
-  std::vector<StepReport> reports;
-  reports.reserve(seconds_.size());
-  for (const double seconds : seconds_) {
-    reports.push_back({.seconds = seconds, .exchange = std::max(0.0, now_ - start_ - longest_)});
-  }
-  rounds_.observe(reports, batches_);
-  if (run_.units_per_sample > 1) {
-    Rounds::bring_to_step(telemetry_, batches_);
+  if (!samples_known_) {
+    replicas_.end_epoch();
   }
 }
 
-void Bsp::record_step(double seconds) const {
-  StepRecord record{
-      .step = number_,
-      .epoch = samples_known_ ? 0 : -1,
-      .position = samples_known_ ? step_ * run_.options.global_batch : -1,
-      .start_seconds = now_ - seconds,
-      .seconds = seconds,
-      .workers = {},
-      .learning_rate_factor = decision_->learning_rate_factor,
-      .changed = decision_->changed,
-      .reason = decision_->reason,
-      .words = decision_->words};
+/// The workers' clocks begin with the attempt, so that times are as exact as they were simulated.
+void Bsp::measure() {
+  reports_.clear();
   const auto& members = run_.fleet.members();
   for (std::size_t i = 0; i < members.size(); ++i) {
-    record.workers.push_back(
-        {.id = members[i].id,
-         .batch = batch_sizes_[i],
-         .start_seconds = start_,
-         .compute_seconds = seconds_[i],
-         .wait_seconds = longest_ - seconds_[i],
-         .exchange_seconds = std::max(0.0, now_ - start_ - longest_)});
+    const WorkerTelemetry seen = run_.report(members[i], batch_sizes_[i], seconds_[i]);
+    reports_.push_back(
+        {.seconds = seen.seconds,
+         .warm = !seen.cold,
+         .usage = seen.usage,
+         .exchange = std::max(0.0, now_ - start_ - longest_)});
+  }
+}
+
+/// A run is one epoch, whose steps begin with the first attempt.
+void Bsp::record(StepRecord record, double seconds) const {
+  record.epoch = samples_known_ ? 0 : -1;
+  record.position = samples_known_ ? step_ * run_.options.global_batch : -1;
+  record.start_seconds = now_ - seconds;
+  record.seconds = seconds;
+  record.changed = decision_->changed;
+  record.reason = decision_->reason;
+  record.words = decision_->words;
+  record.loss = kUnknown;
+  for (WorkerStep& worker : record.workers) {
+    worker.start_seconds = start_;
   }
   run_.recorder.step(record);
 }

@@ -1,7 +1,6 @@
 #include "isochron/sim/fleet.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace isochron::sim {
 namespace {
@@ -17,13 +16,12 @@ double slowdown_at(const Interference& interference, std::int64_t step) {
 
 }  // namespace
 
-Fleet::Fleet(const ClusterSpec& cluster, std::uint64_t seed)
-    : cluster_(&cluster), seed_(seed), next_id_(cluster.workers.size()) {
+Fleet::Fleet(const ClusterSpec& cluster, std::uint64_t seed) : cluster_(&cluster), seed_(seed) {
   machines_.reserve(cluster.workers.size());
   for (std::size_t i = 0; i < cluster.workers.size(); ++i) {
     const WorkerSpec& worker = cluster.workers[i];
     machines_.push_back(
-        {.id = i, .cores = worker.cores, .most_cores = worker.cores, .noise = NoiseProcess(worker.noise, seed, i)});
+        {.cores = worker.cores, .most_cores = worker.cores, .noise = NoiseProcess(worker.noise, seed, i)});
     if (!worker.absent) {
       join(i);
     }
@@ -59,11 +57,9 @@ bool Fleet::join(std::size_t worker) {
     return false;
   }
   Machine& machine = machines_[worker];
-  if (std::exchange(machine.was_there, true)) {
-    machine.id = next_id_++;
-    machine.sizes.clear();
-  }
-  members_.push_back({.index = worker, .id = machine.id});
+  machine.id = next_id_++;
+  machine.sizes.clear();
+  members_.push_back({.index = worker, .id = *machine.id});
   return true;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -14,8 +15,8 @@
 
 namespace isochron::sim {
 
-/// A worker that takes part: its number in the specification and its id in this life. The first life of worker i has
-/// the id i; one that comes back gets the next number that was never used.
+/// A worker that takes part: its number in the specification and its id in this life. Ids count those who come, as in
+/// a real job.
 struct Member {
   std::size_t index = 0;
   WorkerId id = 0;
@@ -33,8 +34,8 @@ class Fleet {
   bool join(std::size_t worker);
   bool leave(std::size_t worker);
 
-  /// In the worker's present life, or its last one.
-  [[nodiscard]] WorkerId id(std::size_t worker) const { return machines_[worker].id; }
+  /// In the worker's present life, or its last one; none: it was never there.
+  [[nodiscard]] std::optional<WorkerId> id(std::size_t worker) const { return machines_[worker].id; }
 
   void set_cores(std::size_t worker, double cores) { machines_[worker].cores = cores; }
 
@@ -72,8 +73,7 @@ class Fleet {
 
  private:
   struct Machine {
-    WorkerId id = 0;
-    bool was_there = false;
+    std::optional<WorkerId> id;
     double cores = 0.0;
     double most_cores = 0.0;
     double slowdown = 1.0;
@@ -86,7 +86,7 @@ class Fleet {
   std::uint64_t seed_;
   std::vector<Machine> machines_;
   std::vector<Member> members_;
-  WorkerId next_id_;
+  WorkerId next_id_ = 0;
 };
 
 }  // namespace isochron::sim

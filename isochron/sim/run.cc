@@ -1,11 +1,11 @@
 #include "isochron/sim/run.h"
 
-#include <algorithm>
+#include <optional>
 #include <sstream>
 #include <string_view>
 
 #include "isochron/core/options.h"
-#include "isochron/core/replica/rounds.h"
+#include "isochron/sim/splitter.h"
 
 namespace isochron::sim {
 namespace {
@@ -20,38 +20,28 @@ bool needs_weights(const std::string& policy) {
 Run::Run(
     const ClusterSpec& cluster_spec,
     const Options& run_options,
-    const std::string& policy,
+    const std::string& policy_name,
     const Recorder& run_recorder)
     : cluster(cluster_spec),
       options(run_options),
+      policy(policy_name),
       recorder(run_recorder),
-      weights_known(run_options.nominal_weights || needs_weights(policy)),
+      weights_known(options.nominal_weights || needs_weights(policy)),
       fleet(cluster, options.seed),
       schedule(cluster),
       lengths(
           options.lengths ? std::optional<LengthShares>(
                                 std::in_place, *options.lengths, options.global_batch, options.steps, options.seed)
                           : std::nullopt),
-      by_cost(options.lengths && options.lengths->by_cost && !is_oracle(policy)),
-      units_per_sample(
-          by_cost                                              ? WorkShares::kUnitsPerSample
-          : options.sync == Sync::kLocal && !is_oracle(policy) ? Rounds::kUnitsPerSample
-                                                               : 1),
-      splitter(policy, roster(), options.rate),
-      meter(options.global_batch, units_per_sample) {
+      meter(options.global_batch) {
 }
 
-Roster Run::roster() const {
-  Roster roster{.workers = fleet.roster(weights_known), .global_batch = options.global_batch};
+std::vector<Worker> Run::roster() const {
+  std::vector<Worker> workers = fleet.roster(weights_known);
   if (!options.former.empty()) {
-    take_over(options.former, roster.workers);
+    take_over(options.former, workers);
   }
-  if (units_per_sample > 1) {
-    roster.units_per_sample = units_per_sample;
-    roster.global_batch *= roster.units_per_sample;
-    std::ranges::transform(roster.workers, roster.workers.begin(), by_cost ? WorkShares::in_units : Rounds::in_units);
-  }
-  return roster;
+  return workers;
 }
 
 WorkerTelemetry Run::report(const Member& member, std::int64_t batch, double seconds) const {
@@ -66,12 +56,9 @@ WorkerTelemetry Run::report(const Member& member, std::int64_t batch, double sec
       .cold = fleet.is_cold(member.index, batch)};
 }
 
-void Run::change_workers() {
-  splitter.change_workers(roster().workers);
-}
-
 void Run::note(const Occurrence& change, std::int64_t step, double seconds) const {
-  if (!recorder.event) {
+  const std::optional<WorkerId> id = fleet.id(change.worker);
+  if (!recorder.event || !id) {
     return;
   }
   std::ostringstream words;
@@ -83,7 +70,7 @@ void Run::note(const Occurrence& change, std::int64_t step, double seconds) cons
       {.step = step,
        .seconds = seconds,
        .event = std::string(to_string(change.event)),
-       .worker = fleet.id(change.worker),
+       .worker = *id,
        .words = words.str()});
 }
 

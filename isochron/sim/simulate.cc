@@ -1,6 +1,7 @@
 #include "isochron/sim/simulate.h"
 
 #include <cmath>
+#include <limits>
 #include <string_view>
 
 #include "isochron/core/error.h"
@@ -17,7 +18,7 @@ void not_negative(std::string_view field, double value) {
 }  // namespace
 
 void Options::validate() const {
-  require_at_least("global batch", global_batch, 1);
+  require_between("global batch", global_batch, 1, std::numeric_limits<std::int32_t>::max());
   require_at_least("steps", steps, 1);
   require_at_least("staleness", staleness, 0);
   require_at_least("round steps", round_steps, 0);

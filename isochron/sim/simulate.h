@@ -4,6 +4,8 @@
 // true speeds and curves of the coming step, not its noise, and splits by the exact allocator: the yardstick. The
 // "late-oracle" knows those of the step before.
 //
+// In step, the workers run the step protocol of real jobs (replicas.h): whatever follows from what happens is its work.
+//
 // BSP: all workers compute, exchange (see ring.h) and go on together; a step takes as long as its slowest worker.
 // Local rounds: every worker takes its share of `round_steps` global batches in as many local steps, and all exchange
 // once, with nothing to overlap; a step of the result is a round.
@@ -53,6 +55,7 @@ struct Options {
   double failure_seconds = 0.05;    // BSP: from a kill until the others have noticed and go on, >= 0
   bool nominal_weights = false;     // tell the policies the workers' cores, as weights
   std::vector<FormerSpeed> former;  // of the workers in an earlier run, by name: where the first split comes from
+  bool replica_each = false;        // in step: every worker has a replica of its own, where one for all says the same
   std::optional<Lengths> lengths;   // samples cost differently, BSP only; an overhead is of samples of mean cost
 
   /// Throws std::invalid_argument naming the field, the value and what is permitted.

@@ -26,8 +26,6 @@ class Splitter {
   const Decision& decide(const Fleet& fleet);
   void observe(const StepTelemetry& telemetry);
   void change_workers(std::vector<Worker> workers);
-  /// Null of an oracle.
-  [[nodiscard]] const Controller* controller() const { return controller_ ? &*controller_ : nullptr; }
 
  private:
   Roster roster_;

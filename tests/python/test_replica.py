@@ -28,10 +28,19 @@ def gather(reports):
     return _core.read_reports(list(array.array("f", [number for report in reports for number in report.numbers()])))
 
 
-def step(replicas, **measured):
+def measured(**fields):
+    report = _core.StepReport()
+    for name, value in fields.items():
+        setattr(report, name, value)
+    return report
+
+
+def step(replicas, **fields):
     for replica in replicas:
         replica.plan()
-    reports = gather([replica.report(seconds=1.0, loss=rank, **measured) for rank, replica in enumerate(replicas)])
+    reports = gather(
+        [replica.report(measured(seconds=1.0, loss=rank, **fields)) for rank, replica in enumerate(replicas)]
+    )
     return [replica.complete(reports, 2.0, 3.0) for replica in replicas]
 
 
@@ -76,8 +85,9 @@ def test_usage_is_handed_over_as_a_whole():
     assert 0.0 <= usage.cpu <= 1.0 and 0.0 < usage.memory <= usage.peak_memory < 1.0
     (replica,) = job(1)
     replica.plan()
-    report = replica.report(seconds=0.5, usage=usage)
+    report = replica.report(measured(seconds=0.5, usage=usage))
     figures = [name for name in dir(usage) if not name.startswith("_")]
+    assert report.usage.memory == usage.memory
     assert figures and all(getattr(report, name) == getattr(usage, name) for name in figures)
     record = replica.complete([report], 0.5, 0.5).record
     assert record.workers[0].peak_memory == usage.peak_memory
@@ -87,7 +97,7 @@ def test_a_foreign_digest_is_an_error_that_names_the_rank():
     replicas = job(3)
     for replica in replicas:
         replica.plan()
-    reports = gather([replica.report() for replica in replicas])
+    reports = gather([replica.report(_core.StepReport()) for replica in replicas])
     reports[2].digest ^= 1
     with pytest.raises(_core.Error, match="rank 2 does not agree with rank 0"):
         replicas[0].complete(reports, 0.0, 0.0)
@@ -96,7 +106,7 @@ def test_a_foreign_digest_is_an_error_that_names_the_rank():
 def test_a_call_out_of_order_says_what_to_do():
     (replica,) = job(1)
     with pytest.raises(_core.OrderError, match="take the next batch"):
-        replica.report()
+        replica.report(_core.StepReport())
     replica.plan()
     with pytest.raises(RuntimeError, match="the batch of step 0 is out"):
         replica.plan()
@@ -106,7 +116,7 @@ def test_a_lack_of_memory_deals_the_same_step_anew():
     replicas = job(2)
     for replica in replicas:
         replica.plan()
-    reports = gather([replica.report(out_of_memory=replica.rank == 1) for replica in replicas])
+    reports = gather([replica.report(measured(out_of_memory=replica.rank == 1)) for replica in replicas])
     verdict = replicas[0].judge(reports, True)
     assert verdict.action == "redo" and verdict.ranks == [1]
     for replica in replicas:
@@ -120,7 +130,7 @@ def test_a_death_and_a_join_are_settled_alike_on_all():
     step(replicas)
     for replica in replicas:
         replica.plan()
-        replica.report()
+        replica.report(_core.StepReport())
     replicas[0].abandon()  # did not get the average; the second one's optimizer has taken the step
     late = _core.Replica.newcomer(options(), _core.Worker(0, name="late"))
     late.open(24)
@@ -141,7 +151,7 @@ def test_the_first_step_with_a_size_tells_nothing_of_a_gpu():
         warm[cpu] = []
         for _ in range(5):  # of 8, 8, 4, 8 and 8 samples
             replica.plan()
-            report = replica.report()
+            report = replica.report(_core.StepReport())
             warm[cpu].append(report.warm)
             replica.complete([report], 0.0, 0.0)
     assert warm == {True: [True] * 5, False: [False, True, False, True, True]}

@@ -48,6 +48,8 @@ TEST(ReplicaScheduleTest, EveryKindOfFaultHappens) {
         "left out",
         "diagnosis",
         "bounds",
+        "epoch left early",
+        "other data",
         "calls out of order"}) {
     EXPECT_GT(counts[what], 10) << what;
   }

@@ -26,14 +26,11 @@ Schedule::Schedule(std::uint64_t seed, std::int64_t limit, Sabotage sabotage)
   if (below(3) == 0) {
     options_.rate = {.rule = RateRule::kAdaScale, .reference_batch = 1};
   }
-  const std::size_t steps = below(200) == 0 ? 80 : 4;  // some are long enough for ceilings to rise again
-  dataset_size_ =
-      options_.global_batch + static_cast<std::int64_t>(below(steps * static_cast<std::size_t>(options_.global_batch)));
-  stream_ = below(5) == 0;
   if (Random rounds({seed, 0x726f756e}); rounds.below(3) == 0) {
     options_.sync = Sync::kLocal;
     options_.rounds.steps = static_cast<std::int64_t>(rounds.below(4));  // 0: chosen from what is reported
   }
+  draw_data(seed);
 }
 
 void Schedule::require(bool holds, const std::string& what) {
@@ -59,23 +56,22 @@ Worker Schedule::random_worker() {
   if (below(3) == 0) {  // most can take all
     worker.max_batch = std::max<std::int64_t>(worker.min_batch, 1 + static_cast<std::int64_t>(below(12)));
   }
+  if (granular_ && below(2) == 0) {
+    worker.granularity = below(2) == 0 ? 2 : 4;  // each divides the larger ones
+    worker.max_batch = std::max(worker.max_batch, worker.granularity);
+  }
   worker.name = "w" + text(static_cast<std::int64_t>(below(1000)));
   return worker;
-}
-
-void Schedule::open(Replica& replica) const {
-  if (stream_) {
-    replica.open_stream();
-  } else {
-    replica.open(dataset_size_);
-  }
 }
 
 void Schedule::start(std::size_t count) {
   std::vector<Worker> workers(count);
   std::ranges::generate(workers, [&] { return random_worker(); });
   workers.front().max_batch = kNoLimit;  // so that they can take B in the beginning
-  const auto least = [](std::int64_t sum, const Worker& worker) { return sum + worker.min_batch; };
+  workers.front().granularity = 1;
+  const auto least = [](std::int64_t sum, const Worker& worker) {
+    return sum + worker.min_batch * worker.granularity;  // bounds are 0 or 1
+  };
   if (std::accumulate(workers.begin(), workers.end(), std::int64_t{0}, least) > options_.global_batch) {
     std::ranges::for_each(workers, [](Worker& worker) { worker.min_batch = 0; });
   }
@@ -121,6 +117,12 @@ void Schedule::between_steps() {
   if (checkpoint_ && chance(25)) {
     resume();
   }
+  if (chance(30)) {
+    leave_epoch_early();
+  }
+  if (two_ && chance(6)) {
+    turn_to_other_data();
+  }
   if (chance(15) && nodes_.size() < kMostWorkers) {
     const std::size_t count = 1 + below(2);
     for (std::size_t i = 0; i < count; ++i) {
@@ -139,24 +141,13 @@ void Schedule::between_steps() {
   }
 }
 
-bool Schedule::epoch_is_over() const {
-  const std::int64_t left = dataset_size_ - nodes_.front()->replica.position();
-  return stream_ && (left == 0 || (options_.last_batch == LastBatch::kDrop && left < options_.global_batch));
-}
-
 // One attempt at a step.
 void Schedule::step() {
   if (epoch_is_over()) {
     return;
   }
-  const std::int64_t left = dataset_size_ - nodes_.front()->replica.position();
-  std::int64_t most = std::min(left, nodes_.front()->replica.round_steps() * options_.global_batch);
-  if (options_.last_batch == LastBatch::kDrop) {
-    most -= most % options_.global_batch;
-  }
   for (const auto& node : nodes_) {
-    const StepPlan& plan = node->replica.plan(stream_ ? most : 0);
-    check_plan(node->replica, plan);
+    check_plan(node->replica, plan(node->replica));
   }
   if (fails_before_the_reports()) {
     come_together();
@@ -258,21 +249,6 @@ void Schedule::compute(std::vector<StepReport>& reports) {
   reports = decode_reports(sent);
 }
 
-void Schedule::use(Node& node, bool learn) const {
-  const StepPlan& plan = node.replica.plan_under_way();
-  // Every replica applies the sum over all slices, as after an all-reduce of what each worker computed.
-  for (const auto& other : nodes_) {
-    const StepPlan& part = other->replica.plan_under_way();
-    for (std::int64_t position = part.mine.first; position < part.mine.last; ++position) {
-      const std::int64_t sample = stream_ ? position : node.replica.sampler().sample_at(position);
-      const std::uint64_t gradient = learn ? 1 : 0;
-      node.model.sum +=
-          gradient * mix64(static_cast<std::uint64_t>(sample)) * static_cast<std::uint64_t>(plan.epoch + 1);
-      ++node.model.uses[{plan.epoch, sample}];
-    }
-  }
-}
-
 void Schedule::refuse_a_flipped_digest(std::vector<StepReport> reports) {
   note("flipped digest");
   const std::size_t rank = below(reports.size());
@@ -340,8 +316,8 @@ void Schedule::lose_reports(const std::vector<StepReport>& reports) {
       }
     } else if (kinds[rank] >= 2) {
       (void)replica.complete(reports, now_, now_);
-      if (kinds[rank] == 3 && !stream_ && !replica.stopping()) {
-        (void)replica.plan();  // and is at the next step already
+      if (kinds[rank] == 3 && !data().stream && !replica.stopping()) {
+        (void)plan(replica);  // and is at the next step already
         replica.abandon();
       }
     }
@@ -479,13 +455,19 @@ bool Schedule::try_to_come_together() {
 void Schedule::save() {
   note("save");
   const Node& first = *nodes_.front();
-  checkpoint_ = {.state = State::parse(first.replica.state().serialize()), .model = first.model};
+  checkpoint_ = {
+      .state = State::parse(first.replica.state().serialize()),
+      .model = first.model,
+      .data = data_,
+      .present = present_};
 }
 
 void Schedule::resume() {
   const std::size_t count = 1 + below(kMostWorkers);
   note("resume", "on " + text(static_cast<std::int64_t>(count)));
   start(count);
+  data_ = checkpoint_->data;
+  present_ = checkpoint_->present;
   const bool before_the_data = below(2) == 0;
   for (const auto& node : nodes_) {
     if (before_the_data) {
@@ -503,6 +485,13 @@ void Schedule::resume() {
 
 void Schedule::roll_back() {
   note("roll back");
+  if (present_ != checkpoint_->present) {
+    for (const auto& node : nodes_) {
+      node->replica.abandon();
+    }
+    turn_to_other_data();
+  }
+  data_ = checkpoint_->data;
   for (const auto& node : nodes_) {
     (void)node->replica.roll_back(checkpoint_->state, "words", now_);
     node->model = checkpoint_->model;

@@ -1,16 +1,19 @@
 // A whole job in one process: replicas, a tiny exact model on each, and a scheduler that kills, adds, stops and resumes
-// workers, runs them out of memory, spoils gradients and loses reports at any transition of the protocol.
+// workers, runs them out of memory, spoils gradients and loses reports at any transition of the protocol. Data is dealt
+// by count or by cost, and a job may leave an epoch early or turn to other data and back (schedule_data.cc).
 //
 // Everything is a function of a seed. Faults happen in the first `limit` choices only, so that a schedule that fails
 // can be cut to the shortest prefix that still does.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -31,10 +34,14 @@ class Violation : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// One of the two data that a job may have, and an epoch of it.
+using DataEpoch = std::pair<std::size_t, std::int64_t>;
+
 /// What a model learns is the sum of the samples that it has seen; what it has seen is counted per epoch.
 struct TinyModel {
   std::uint64_t sum = 0;
-  std::map<std::pair<std::int64_t, std::int64_t>, int> uses;  // of (epoch, sample)
+  std::map<std::pair<DataEpoch, std::int64_t>, int> uses;  // of a sample in an epoch
+  std::map<DataEpoch, std::int64_t> left_early;            // after so many samples
   bool operator==(const TinyModel&) const = default;
 };
 
@@ -63,9 +70,16 @@ class Schedule {
     TinyModel model;
     bool lost = false;
   };
+  struct Data {
+    std::int64_t size = 0;
+    bool stream = false;
+    std::optional<State> place;  // where the job has left it
+  };
   struct Checkpoint {
     State state;
     TinyModel model;
+    std::array<Data, 2> data;
+    std::size_t present = 0;
   };
 
   // Choices.
@@ -75,7 +89,6 @@ class Schedule {
 
   // The job.
   [[nodiscard]] Worker random_worker();
-  void open(Replica& replica) const;
   void start(std::size_t count);
   void between_steps();
   void step();
@@ -86,7 +99,6 @@ class Schedule {
   void lose_reports(const std::vector<StepReport>& reports);
   void finish(const std::vector<StepReport>& reports);
   void handle_non_finite(const std::vector<StepReport>& reports);
-  void use(Node& node, bool learn) const;
   void kill_some(std::size_t at_least);
   void come_together();
   bool try_to_come_together();
@@ -94,13 +106,28 @@ class Schedule {
   void resume();
   void roll_back();
   void change_bounds();
+
+  // The data.
+  void draw_data(std::uint64_t seed);
+  [[nodiscard]] const Data& data() const { return data_[present_]; }
+  void open(Replica& replica) const;
+  [[nodiscard]] std::vector<float> works(std::int64_t epoch, std::int64_t first, std::int64_t count) const;
+  const StepPlan& plan(Replica& replica) const;
+  void use(Node& node, bool learn) const;
+  void leave_epoch_early();
+  void turn_to_other_data();
   [[nodiscard]] bool epoch_is_over() const;
+  [[nodiscard]] std::int64_t finished_epochs(std::size_t which) const;
 
   // Checks.
   static void require(bool holds, const std::string& what);
   void check_plan(const Replica& replica, const StepPlan& plan) const;
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> smallest_and_remainder(std::span<const Worker> workers) const;
+  void check_granularities(const Replica& replica, std::span<const std::int64_t> sizes) const;
+  void check_dealt(const Replica& replica, const StepPlan& plan) const;
   void check_equal(bool whole) const;
   void check_epochs() const;
+  [[nodiscard]] bool has_room(const Replica& replica) const;
   void check_refusal(const Replica& replica, const std::string& words) const;
   template <class Result>
   void check_same(const std::vector<Result>& results, const std::string& what) const {
@@ -117,8 +144,13 @@ class Schedule {
   std::map<std::string, std::int64_t> counts_;
 
   JobSettings options_;
-  std::int64_t dataset_size_ = 0;
-  bool stream_ = false;
+  std::array<Data, 2> data_;
+  std::size_t present_ = 0;                   // of data_
+  bool two_ = false;                          // the job turns from the one to the other and back
+  bool by_cost_ = false;                      // the only data is dealt by cost
+  bool arriving_ = false;                     // and its works are known only as they come
+  bool granular_ = false;                     // some workers have granularities
+  ArrivingWorks cost_;                        // how works add up
   std::vector<std::unique_ptr<Node>> nodes_;  // by rank
   std::optional<Checkpoint> checkpoint_;
   double now_ = 0.0;

@@ -57,6 +57,7 @@ std::vector<Interval> EpochCursor::slices(std::span<const std::int64_t> batch_si
 
 std::vector<Interval> EpochCursor::slices_of(std::span<const std::int64_t> samples) const {
   std::vector<Interval> slices;
+  slices.reserve(samples.size());
   std::int64_t first = position();
   for (const std::int64_t size : samples) {
     slices.push_back({.first = first, .last = first + size});

@@ -322,11 +322,11 @@ std::uint64_t Replica::digest() const {
        static_cast<std::uint64_t>(plan_.step_size),
        std::bit_cast<std::uint64_t>(plan_.learning_rate_factor)});
   for (std::size_t k = 0; k < plan_.slices.size(); ++k) {
-    key = mix_key(
-        {key,
-         workers()[k].id,
+    const std::uint64_t share = mix_key(
+        {workers()[k].id,
          static_cast<std::uint64_t>(plan_.slices[k].size()),
          static_cast<std::uint64_t>(plan_.decision.batch_sizes[k])});
+    key = mix_key({share, key});  // in this order, so that a worker's need not wait for the one before
   }
   for (const std::int64_t position : plan_.dealt) {
     key = mix_key({key, static_cast<std::uint64_t>(position)});

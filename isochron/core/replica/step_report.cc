@@ -147,6 +147,7 @@ std::vector<int> non_finite_ranks(std::span<const StepReport> reports) {
 
 StepTelemetry make_telemetry(std::span<const StepReport> reports, std::span<const Worker> workers, std::int64_t step) {
   StepTelemetry telemetry{.step = step};
+  telemetry.workers.reserve(reports.size());
   for (std::size_t k = 0; k < reports.size(); ++k) {
     telemetry.workers.push_back(
         {.worker = workers[k].id,
@@ -179,6 +180,7 @@ StepRecord make_record(
   record.seconds = now - record.start_seconds;
   record.loss = mean_loss(reports);
   const double last = end_of(std::ranges::max(reports, {}, end_of));
+  record.workers.reserve(reports.size());
   for (std::size_t k = 0; k < reports.size(); ++k) {
     record.workers.push_back(
         {.id = workers[k].id,

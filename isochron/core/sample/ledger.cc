@@ -57,6 +57,11 @@ void Ledger::record(const Use& use) {
   if (next != last_by_first_.begin() && std::prev(next)->second >= first) {
     --next;
   }
+  const bool follows = next != last_by_first_.end() && next->second == first;
+  if (follows && (std::next(next) == last_by_first_.end() || std::next(next)->first > last)) {
+    next->second = last;  // nothing but a longer interval, as in a run that goes as it should
+    return;
+  }
   while (next != last_by_first_.end() && next->first <= last) {
     const Interval overlap{
         .first = std::max(next->first, use.positions.first), .last = std::min(next->second, use.positions.last)};

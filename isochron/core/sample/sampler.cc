@@ -52,6 +52,9 @@ std::vector<std::int64_t> deal(std::int64_t samples, std::span<const std::int64_
   const std::int64_t whole = std::accumulate(split.begin(), split.end(), std::int64_t{0});
   ISO_CHECK(
       whole >= 1 && whole <= kMostBatch && samples >= 0 && samples <= kMostBatch, "a split that cannot be dealt by");
+  if (samples == whole) {
+    return {split.begin(), split.end()};
+  }
   std::vector<std::int64_t> dealt(split.size());
   std::vector<std::int64_t> remainders(split.size());
   for (std::size_t i = 0; i < split.size(); ++i) {

@@ -432,12 +432,16 @@ class Job(HandsOut):
                 loss = float(computed.outputs)
         waited, exchanges = self._moments.take_waited()
         seconds = max(time.perf_counter() - self._started - waited, 0.0)
-        return self._replica.report(
-            start=self._started - self._began, seconds=seconds, waited=waited, sync_points=exchanges + 1, warm=warm,
-            usage=_core.process_usage(self._cpu_started, seconds),
-            loss=0.0 if loss is None else loss, items=0.0 if loss is None else self._items,
-            finite=not self._plan.diagnose or bool(all_finite(computed.gradients)),
-            out_of_memory=computed.out_of_memory, stop=self._stop_wanted)  # fmt: skip
+        measured = _core.StepReport()
+        measured.start = self._started - self._began
+        measured.seconds, measured.waited, measured.sync_points = seconds, waited, exchanges + 1
+        measured.warm = warm
+        measured.usage = _core.process_usage(self._cpu_started, seconds)
+        measured.loss, measured.items = (0.0, 0.0) if loss is None else (loss, self._items)
+        measured.finite = not self._plan.diagnose or bool(all_finite(computed.gradients))
+        measured.out_of_memory = computed.out_of_memory
+        measured.stop = self._stop_wanted
+        return self._replica.report(measured)
 
     def _apply(self, step: Step, exchanged: Exchanged) -> None:
         factor = self.decision.learning_rate_factor

@@ -285,20 +285,17 @@ class Steps(Datasets):
         said = self._said_loss if self._said_loss is not None else self._loss
         loss = float(said) if said is not None and counts else 0.0
         self._group.finite = self._group.finite and math.isfinite(loss)
-        report = self._replica.report(
-            start=self._stopwatch.started - self._began,
-            seconds=seconds,
-            waited=waited,
-            sync_points=self._waits + reductions + 1,
-            usage=self._stopwatch.usage(self.device, seconds + waited),
-            loss=loss,
-            items=self._items if counts else 0.0,
-            finite=self._group.finite and (self._own is None or self._own.finite),
-            stop=self._stop_wanted,
-            signal=self._signals.received() if self._signals is not None else 0,
-            exchange=self._exchange_seconds,
-        )
-        self._message = report.to_bytes()
+        measured = _core.StepReport()
+        measured.start = self._stopwatch.started - self._began
+        measured.seconds, measured.waited = seconds, waited
+        measured.sync_points = self._waits + reductions + 1
+        measured.usage = self._stopwatch.usage(self.device, seconds + waited)
+        measured.loss, measured.items = loss, self._items if counts else 0.0
+        measured.finite = self._group.finite and (self._own is None or self._own.finite)
+        measured.stop = self._stop_wanted
+        measured.signal = self._signals.received() if self._signals is not None else 0
+        measured.exchange = self._exchange_seconds
+        self._message = self._replica.report(measured).to_bytes()
 
     def _gather_reports(self) -> list[_core.StepReport]:
         if self._reports is None:
