@@ -351,7 +351,8 @@ void Supervisor::watch_mpirun(std::int64_t step) {
 }
 
 /// The owner of the wait for a job whose workers are all stopped, or whose only one is: nobody is left to evict them,
-/// or to wait for them at the start. The duty cycle stops them, too, but they compute in between.
+/// or to wait for them at the start; who has done its part waits for them in MPI_Finalize. The duty cycle stops them,
+/// too, but they compute in between.
 void Supervisor::watch_stopped() {
   const auto now = Clock::now();
   if (now < next_watch_ || passed_on_ != 0 || start_failed_) {
@@ -361,7 +362,8 @@ void Supervisor::watch_stopped() {
   std::chrono::nanoseconds computed{0};
   for (std::size_t worker = 0; worker < workers_.size(); ++worker) {
     const bool takes_part = !joiners_.contains(worker) || has_reached(worker, io::WorkerPhase::kMember);
-    if (workers_[worker] && !end_noticed_[worker] && takes_part && workers_[worker]->is_alive()) {
+    if (workers_[worker] && !end_noticed_[worker] && takes_part && workers_[worker]->is_alive() &&
+        (workers_[worker]->is_stopped() || !has_reached(worker, io::WorkerPhase::kEnded))) {
       present.push_back(worker);
       computed += workers_[worker]->cpu_time().value_or(std::chrono::nanoseconds(0));
     }

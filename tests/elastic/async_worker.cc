@@ -3,16 +3,18 @@
 //   async_worker FOLDER KEY=VALUE… WORKER:ITERATION:WHERE[:MICROSECONDS]…
 //
 // Keys: sync (asp, ssp), staleness, servers, epochs, samples, timeout (ms), leave (its iteration in which every worker
-// asks the job to end), signal (in the place of SIGKILL). WHERE: "forward", "push" (so many microseconds after backward
-// has begun), "free" (so many after it has ended), "barrier" (before the sum after the epoch with that number), "serve"
-// (so many microseconds after that epoch has begun, for dedicated servers), "end" (of the job, after so many epochs).
-// Whoever reaches the end writes down what it holds.
+// asks the job to end), signal (in the place of SIGKILL), ending (exit: it leaves by _exit(0) there; error: it raises
+// one), save (1: every epoch ends with a checkpoint). WHERE: "forward", "push" (so many microseconds after backward
+// has begun), "free" (so many after it has ended), "barrier" (before the sum after the epoch with that number), "save"
+// (before its checkpoint), "serve" (so many microseconds after that epoch has begun, for dedicated servers), "end" (of
+// the job, after so many epochs). Whoever reaches the end writes down what it holds.
 #include <chrono>
 #include <csignal>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -90,6 +92,12 @@ class Subject {
         iterate(job, batch);
       }
       reach_barrier(job, epoch);
+      if (script_.number("save", 0) > 0) {
+        if (take(epoch, "save") != nullptr) {
+          strike();
+        }
+        job.save(script_.folder + "/epoch-" + std::to_string(epoch) + ".ckpt");
+      }
     }
     if (take(script_.number("epochs", 3), "end") != nullptr) {
       strike();
@@ -132,6 +140,13 @@ class Subject {
   // The file says when.
   void strike() const {
     std::ofstream(script_.folder + "/struck") << "now" << std::endl;
+    const auto ending = script_.keys.find("ending");
+    if (ending != script_.keys.end() && ending->second == "exit") {
+      _exit(0);
+    }
+    if (ending != script_.keys.end() && ending->second == "error") {
+      throw std::runtime_error("an error that nobody catches");
+    }
     raise(static_cast<int>(script_.number("signal", SIGKILL)));
   }
 

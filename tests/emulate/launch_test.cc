@@ -337,6 +337,19 @@ TEST_F(LaunchTest, EndsAnOnlyWorkerThatIsStoppedBeforeItNotesAnything) {
   EXPECT_EQ(end(), 128 + SIGKILL);
 }
 
+// Who has done its part waits for the stopped one, in MPI_Finalize say, where nobody evicts anybody.
+TEST_F(LaunchTest, EndsAStoppedWorkerThatTheOthersWaitForAtTheEnd) {
+  begin(
+      {"-n", "2", "--start-timeout", "2"},
+      kReport + "[ $OMPI_COMM_WORLD_RANK = 1 ] || touch $ISOCHRON_JOB_FOLDER/$$.ended; " + kWait);
+  report(0);
+  const pid_t stopped = std::stoi(value(report(1), "pid"));
+  kill(stopped, SIGSTOP);
+  EXPECT_TRUE(await([&] { return kill(stopped, 0) != 0; }));
+  std::ofstream("go").close();
+  EXPECT_NE(end(), -1);
+}
+
 // It is stopped by the duty cycle for most of the time, and computes in between.
 TEST_F(LaunchTest, LeavesAWorkerAloneThatTheDutyCycleStops) {
   begin(

@@ -123,9 +123,13 @@ CELLS = [
         "native", sync, (*DEATHS, "stop"), (*COMPUTING, "evaluation", "leave"), "on")),
     *(cell for sync in ASYNC for cell in _cells("native", sync, DEATHS, ("end",), "on")),
     *_cells("native", "local", (*DEATHS, "stop"), (*COMPUTING, "checkpoint", "evaluation", "leave"), "on"),
-    *_cells("native", "local", ("kill", "kill-first", "stop"), ("end",), "on"),
-    # The same workers under `isochron launch`, which tells MPI of those who leave unannounced.
-    *_cells("own", "bsp", ("exit", "error"), (*COMPUTING, "checkpoint", "evaluation", "leave", "end"), "on"),
+    *_cells("native", "local", (*DEATHS, "stop"), ("end",), "on"),
+    # The same workers under `isochron launch`, which tells MPI of those who leave unannounced, and ends one that is
+    # stopped when the others have done their part.
+    *_cells("own", "bsp", (*DEATHS, "exit", "error"), (*COMPUTING, "checkpoint", "evaluation", "leave", "end"), "on"),
+    *_cells("own", "bsp", ("stop",), (*COMPUTING, "checkpoint", "evaluation", "leave", "end"), "on"),
+    *(cell for sync in ASYNC for cell in _cells(
+        "own", sync, (*DEATHS, "exit", "error", "stop"), (*COMPUTING, "evaluation", "leave", "end"), "on")),
     # Under `isochron launch`: before the first step, and while a worker joins in the place of a lost one.
     *_cells("launch", "bsp", (*DEATHS, "stop"), ("start", "rendezvous"), "again"),
     *_cells("launch", "bsp", (*DEATHS, "stop"), ("join",), "joined"),

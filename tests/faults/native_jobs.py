@@ -26,6 +26,7 @@ PLACES = {  # phase: what strikes worker %d
     "async": {"step": "%d:4:forward", "reduction": "%d:4:push:0", "optimizer": "%d:4:free:0",
               "evaluation": "%d:1:barrier", "leave": "%d:0:forward", "end": "%d:3:end"},
 }  # fmt: skip
+STOPPED_SECONDS = "30"
 IN_STEP = {"bsp", "local"}  # in rounds of one plain step, so that it does not matter who takes it
 WORDS = {"bsp": ("steps=12", "evaluate=2", "save=3"),
          # A worker of a round without samples would never come to its forward pass.
@@ -36,16 +37,17 @@ VICTIMS = {"kill": (2,), "kill-first": (0,), "kill-two": (0, 2), "stop": (2,), "
 _once = threading.Lock()
 
 
-def run_workers(sync, words, launched=False):
+def run_workers(sync, words, launched=None):
     """What the workers who reached the end wrote down, their parameters, what was said, whether a worker was struck,
-    and the seconds that it took, since the last fault if one was."""
+    and the seconds that it took, since the last fault if one was. `launched`: options of `isochron launch`, if that
+    starts them."""
     binary = pathlib.Path(os.environ["ISOCHRON_BIN"]) / ("elastic_worker" if sync in IN_STEP else "async_worker")
     with tempfile.TemporaryDirectory() as folder:
         start = [ROOT / "tests/ranks/mpirun.sh", os.environ["MPIRUN"], "4"]
-        if launched:
-            start = [binary.parent / "isochron", "launch", "-n", "4", "--"]
+        if launched is not None:
+            start = [binary.parent / "isochron", "launch", "-n", "4", *launched, "--"]
         command = [*start, binary, folder, *WORDS[sync], *words]
-        if sync in IN_STEP and not launched:
+        if sync in IN_STEP and launched is None:
             command[:0] = [ROOT / "tests/elastic/outlived.sh", binary, folder]
         began = time.time()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -95,7 +97,9 @@ def run_workers_of(cell):
     faults.append(f"timeout={round(1000 * cell.timeout)}")
     in_order = cell.sync in IN_STEP or (cell.sync == "ssp 0" and cell.phase != "leave")
     same = cell.outcome in ("on", "smaller") and in_order
-    *tried, seconds = run_workers(cell.sync, (*base, *faults), cell.front == "own")
+    # Who is stopped when the others have done their part is the launcher's to end.
+    options = ("--start-timeout", STOPPED_SECONDS) if (cell.phase, cell.fault) == ("end", "stop") else ()
+    *tried, seconds = run_workers(cell.sync, (*base, *faults), options if cell.front == "own" else None)
     return (*tried, undisturbed(cell.sync, base) if same else None), seconds
 
 
