@@ -4,9 +4,10 @@
     .venv/bin/python benchmarks/engine/local_accuracy.py --json benchmarks/engine/results/local-accuracy.json
     .venv/bin/python benchmarks/engine/local_accuracy.py --draw benchmarks/engine/results/local-accuracy.json
 
-Four workers with shares of 8, 2, 2 and 1 train the CNN on Fashion-MNIST, with the same rates throughout: nothing is tuned for rounds.
-Accuracy at equal samples does not depend on the machine. What it is at equal time, docs/images/local.svg, follows from how
-many samples a second the simulator says that each mode takes on hl8 over a given network.
+Four workers with shares of 8, 2, 2 and 1 train the CNN on Fashion-MNIST, with the same rates throughout: nothing is
+tuned for rounds. Accuracy at equal samples does not depend on the machine. What it is at equal time,
+docs/images/local.svg, follows from how many samples a second the simulator says that each mode takes on hl8 over a
+given network.
 """
 
 import argparse

@@ -34,8 +34,7 @@ class Replicas {
 
   /// Those who are there now, in the order of their ranks, come together: the step under way did not happen, who is
   /// missing is dead, and who was not there joins. A worker is known by its id: the next ones are those of who joins.
-  /// Throws std::invalid_argument, changing
-  /// nothing, if they cannot take B.
+  /// Throws std::invalid_argument, changing nothing, if they cannot take B.
   void come_together(std::span<const Worker> workers);
 
  private:

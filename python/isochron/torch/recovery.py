@@ -123,8 +123,14 @@ class Recovery:
     def _statement(self) -> dict[str, Any]:
         bad = self.bad_sample
         told = {"message": str(bad), "sample": bad.sample, "place": bad.place} if bad is not None else None
-        return {"progress": self.replica.progress(self.now()).encode(), "bad": told, "saves": self.saves,
-                "steps": self.optimizer_steps.taken, "questions": self.questions, "answers": self.own_answers}  # fmt: skip
+        return {
+            "progress": self.replica.progress(self.now()).encode(),
+            "bad": told,
+            "steps": self.optimizer_steps.taken,
+            "saves": self.saves,
+            "questions": self.questions,
+            "answers": self.own_answers,
+        }
 
     def ask(self, mine: bool) -> None:
         """A question to all begins."""
