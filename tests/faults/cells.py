@@ -120,7 +120,7 @@ CELLS = [
     *_cells("native", "bsp", ("nan",), ("step", "reduction"), "all"),
     *_cells("native", "bsp", ("nan-skip",), ("step", "reduction"), "skipped"),
     *(cell for sync in ASYNC for cell in _cells(
-        "native", sync, (*DEATHS, "stop"), (*COMPUTING, "evaluation", "leave"), "on")),
+        "native", sync, (*DEATHS, "stop"), (*COMPUTING, "checkpoint", "evaluation", "leave"), "on")),
     *(cell for sync in ASYNC for cell in _cells("native", sync, DEATHS, ("end",), "on")),
     *_cells("native", "local", (*DEATHS, "stop"), (*COMPUTING, "checkpoint", "evaluation", "leave"), "on"),
     *_cells("native", "local", (*DEATHS, "stop"), ("end",), "on"),
@@ -129,7 +129,8 @@ CELLS = [
     *_cells("own", "bsp", (*DEATHS, "exit", "error"), (*COMPUTING, "checkpoint", "evaluation", "leave", "end"), "on"),
     *_cells("own", "bsp", ("stop",), (*COMPUTING, "checkpoint", "evaluation", "leave", "end"), "on"),
     *(cell for sync in ASYNC for cell in _cells(
-        "own", sync, (*DEATHS, "exit", "error", "stop"), (*COMPUTING, "evaluation", "leave", "end"), "on")),
+        "own", sync, (*DEATHS, "exit", "error", "stop"),
+        (*COMPUTING, "checkpoint", "evaluation", "leave", "end"), "on")),
     # Under `isochron launch`: before the first step, and while a worker joins in the place of a lost one.
     *_cells("launch", "bsp", (*DEATHS, "stop"), ("start", "rendezvous"), "again"),
     *_cells("launch", "bsp", (*DEATHS, "stop"), ("join",), "joined"),

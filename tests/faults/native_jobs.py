@@ -24,7 +24,7 @@ PLACES = {  # phase: what strikes worker %d
             "checkpoint": "6:%d:save:0", "evaluation": "6:%d:evaluate", "leave": "12:%d:forward",
             "end": "12:%d:after-optimizer"},
     "async": {"step": "%d:4:forward", "reduction": "%d:4:push:0", "optimizer": "%d:4:free:0",
-              "evaluation": "%d:1:barrier", "leave": "%d:0:forward", "end": "%d:3:end"},
+              "checkpoint": "%d:1:save", "evaluation": "%d:1:barrier", "leave": "%d:0:forward", "end": "%d:3:end"},
 }  # fmt: skip
 STOPPED_SECONDS = "30"
 IN_STEP = {"bsp", "local"}  # in rounds of one plain step, so that it does not matter who takes it
@@ -89,8 +89,8 @@ def run_workers_of(cell):
         place = places[cell.phase]
         if cell.fault == "stop":
             faults.append("signal=19")
-        if cell.phase == "leave" and cell.sync not in IN_STEP:
-            faults.append("leave=0")
+        if cell.sync not in IN_STEP:
+            faults += {"checkpoint": ["save=1"], "leave": ["leave=0"]}.get(cell.phase, [])
         faults += [place % victim for victim in VICTIMS[cell.fault]]
         if cell.front == "own":
             faults.append(f"ending={cell.fault}")

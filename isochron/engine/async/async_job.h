@@ -96,6 +96,7 @@ class Job::Async final : public Job::Driver, private Member, private server::Ses
   void compute(const at::Tensor& loss, double share);
   bool computed(double loss);
   SavedReplica saved();
+  std::string write(const std::filesystem::path& path);
   void tell(Event event, WorkerId worker, const std::string& words);
 
   // Recovery.

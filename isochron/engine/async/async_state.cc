@@ -28,16 +28,32 @@ std::string gather_the_one(const Group& group, const std::string& mine) {
 void Job::Async::save(const std::filesystem::path& path) {
   require(model_ != nullptr, "save() before prepare()");
   require(phase() == Phase::kBarrier, "save() in the middle of a loader; permitted in asynchronous modes: between two");
+  while (true) {
+    std::string failure;
+    std::optional<PeerLostError> lost;
+    try {
+      failure = write(path);
+    } catch (const PeerError& error) {
+      lost.emplace(error.what(), suspects_of(error));
+    }
+    if (membership_->agree(!lost)) {
+      if (!failure.empty()) {
+        throw Error(failure);
+      }
+      return;
+    }
+    recover(lost.value_or(PeerLostError("another worker could not save", {})));
+  }
+}
+
+// Collective; what kept the first worker from writing, if anything did.
+std::string Job::Async::write(const std::filesystem::path& path) {
   if (session_) {
     gather_optimizer_state(
         membership_->group(), members().first_server(), client_->layout(), session_->chunks(), *optimizer_);
   }
   const State rest = saved().to_state();
-  const std::string failure =
-      write_on_first(path, membership_->group(), [&] { return pack_job(rest, *model_, *optimizer_); });
-  if (!failure.empty()) {
-    throw Error(failure);
-  }
+  return write_on_first(path, membership_->group(), [&] { return pack_job(rest, *model_, *optimizer_); });
 }
 
 // The servers begin with what is restored here, so it is too late once they have begun.

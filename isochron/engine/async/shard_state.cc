@@ -133,7 +133,13 @@ void gather_optimizer_state(
       const int owner = first_server + layout.chunks[i].server;
       const at::Tensor place = is_list(name) ? layout.chunk_of(strips, i) : number;
       if (group->getRank() == owner) {
-        place.copy_(optimizer_state(optimizer_of(chunks->at(static_cast<std::int64_t>(i)))).at(text));
+        const NamedTensors known = optimizer_state(optimizer_of(chunks->at(static_cast<std::int64_t>(i))));
+        const auto found = known.find(text);
+        if (found != known.end()) {  // else it has taken no step yet: it was a lost server's
+          place.copy_(found->second);
+        } else {
+          place.zero_();
+        }
       }
       broadcast_from(group, owner, place);
     }
