@@ -9,6 +9,14 @@ def options():
     return _core.JobSettings(global_batch=BATCH, policy="uniform")
 
 
+def measured(**fields):
+    report = _core.StepReport()
+    report.seconds = 1.0
+    for name, value in fields.items():
+        setattr(report, name, value)
+    return report
+
+
 class Job:
     """Replicas and who of them took the step under way."""
 
@@ -24,7 +32,7 @@ class Job:
 
     def report(self, **of_last):
         last = self.replicas[-1]
-        return [replica.report(seconds=1.0, **(of_last if replica is last else {})) for replica in self.replicas]
+        return [replica.report(measured(**(of_last if replica is last else {}))) for replica in self.replicas]
 
     def complete(self, reports):
         return [replica.complete(reports, 2.0, 3.0) for replica in self.replicas]
@@ -84,7 +92,7 @@ def strike(job, phase, fault):
         job.abandon()
     elif phase == "leave":
         for replica in job.replicas:
-            replica.report(seconds=1.0, stop=True)
+            replica.report(measured(stop=True))
         lost = job.lose(fault)
         job.abandon()
     else:

@@ -5,6 +5,7 @@ import types
 
 import isochron
 from chances import random_json, scribbled
+from isochron.torch.optimizer_steps import OptimizerSteps
 from isochron.torch.peers import Peer
 from isochron.torch.recovery import Recovery
 from test_served import options_of, replica_of
@@ -23,9 +24,20 @@ class World:
         settle(statements, [])
         return statements, []
 
+    def broadcast_state(self, mine, source):
+        """Of the other one, who says that it has taken more steps of optimizers."""
+        return {}, [], b""
+
+    @property
+    def size(self):
+        return len(self.members)
+
 
 def recovery_of(rank, said=None):
-    return Recovery(World(said), replica_of(2, options_of(), rank), None, lambda: 1.0, None, None, lambda events: None)
+    models = types.SimpleNamespace(between=[])
+    prepared = types.SimpleNamespace(models=models, pack=dict, unpack=lambda packed: None)
+    return Recovery(World(said), replica_of(2, options_of(), rank), prepared, OptimizerSteps(models), lambda: 1.0, None,
+                    None, lambda events: None)  # fmt: skip
 
 
 def test_a_statement_that_cannot_be_read_is_an_error_that_names_its_worker(chance):
