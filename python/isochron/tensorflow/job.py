@@ -433,15 +433,12 @@ class Job(HandsOut):
         waited, exchanges = self._moments.take_waited()
         seconds = max(time.perf_counter() - self._started - waited, 0.0)
         measured = _core.StepReport()
-        measured.start = self._started - self._began
+        measured.start, measured.warm = self._started - self._began, warm
         measured.seconds, measured.waited, measured.sync_points = seconds, waited, exchanges + 1
-        measured.warm = warm
         measured.usage = _core.process_usage(self._cpu_started, seconds)
-        measured.loss = 0.0 if loss is None else loss
-        if loss is None:
-            measured.items = 0.0
-        elif self._items is not None:
-            measured.items = self._items
+        measured.loss, items = (0.0, 0.0) if loss is None else (loss, self._items)
+        if items is not None:
+            measured.items = items
         measured.finite = not self._plan.diagnose or bool(all_finite(computed.gradients))
         measured.out_of_memory = computed.out_of_memory
         measured.stop = self._stop_wanted
