@@ -1,20 +1,13 @@
 """Cells of the step protocol by itself (core/replica): replicas in one process, without framework or sockets."""
 
 from isochron import _core
+from step_reports import measured
 
 STEPS, BATCH, WHEN = 6, 8, 2
 
 
 def options():
     return _core.JobSettings(global_batch=BATCH, policy="uniform")
-
-
-def measured(**fields):
-    report = _core.StepReport()
-    report.seconds = 1.0
-    for name, value in fields.items():
-        setattr(report, name, value)
-    return report
 
 
 class Job:
@@ -32,7 +25,8 @@ class Job:
 
     def report(self, **of_last):
         last = self.replicas[-1]
-        return [replica.report(measured(**(of_last if replica is last else {}))) for replica in self.replicas]
+        return [replica.report(measured(seconds=1.0, **(of_last if replica is last else {})))
+                for replica in self.replicas]  # fmt: skip
 
     def complete(self, reports):
         return [replica.complete(reports, 2.0, 3.0) for replica in self.replicas]
@@ -92,7 +86,7 @@ def strike(job, phase, fault):
         job.abandon()
     elif phase == "leave":
         for replica in job.replicas:
-            replica.report(measured(stop=True))
+            replica.report(measured(seconds=1.0, stop=True))
         lost = job.lose(fault)
         job.abandon()
     else:

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from isochron import _core
+from step_reports import measured
 
 
 def options(**more):
@@ -26,13 +27,6 @@ def job(count, dataset_size=24, **more):
 def gather(reports):
     """As an all-gather of 32-bit floats."""
     return _core.read_reports(list(array.array("f", [number for report in reports for number in report.numbers()])))
-
-
-def measured(**fields):
-    report = _core.StepReport()
-    for name, value in fields.items():
-        setattr(report, name, value)
-    return report
 
 
 def step(replicas, **fields):
